@@ -1,0 +1,72 @@
+"""jaxecon: how fast a language model can be served at a price, and on which layout."""
+
+import os
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+# float64 is chosen before JAX is imported where that is still possible; an explicit
+# JAX_ENABLE_X64=0 is respected, and the entry points then refuse to run.
+if os.environ.setdefault("JAX_ENABLE_X64", "1") not in ("0", "false", "False") and "jax" in sys.modules:
+    sys.modules["jax"].config.update("jax_enable_x64", True)
+
+if TYPE_CHECKING:
+    from ._errors import InfeasibleError as InfeasibleError, InputError as InputError
+    from .specs import (
+        Accelerator as Accelerator,
+        DenseFeedForward as DenseFeedForward,
+        GroupedQueryAttention as GroupedQueryAttention,
+        LatentAttention as LatentAttention,
+        LayerGroup as LayerGroup,
+        Layout as Layout,
+        MixtureOfExperts as MixtureOfExperts,
+        Model as Model,
+        Network as Network,
+        PeakRates as PeakRates,
+        Precision as Precision,
+        RecurrentMixer as RecurrentMixer,
+        Speculation as Speculation,
+        Workload as Workload,
+    )
+
+# Public name -> module that defines it. Names are resolved on first use, so that
+# `import jaxecon` and `jaxecon --help` do not import JAX.
+_HOMES = {
+    "._errors": ("InputError", "InfeasibleError"),
+    ".specs": (
+        "Accelerator",
+        "DenseFeedForward",
+        "GroupedQueryAttention",
+        "LatentAttention",
+        "LayerGroup",
+        "Layout",
+        "MixtureOfExperts",
+        "Model",
+        "Network",
+        "PeakRates",
+        "Precision",
+        "RecurrentMixer",
+        "Speculation",
+        "Workload",
+        "load_accelerator",
+        "load_model",
+        "list_accelerators",
+        "list_models",
+    ),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+__all__ = sorted(_HOME_OF)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'jaxecon' has no attribute '{name}'")
+    value = getattr(import_module(_HOME_OF[name], __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

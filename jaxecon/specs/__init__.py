@@ -1,0 +1,16 @@
+"""Data: models, accelerators, workloads, layouts, and how they are read from files."""
+
+from ._accelerator import Accelerator as Accelerator, Network as Network, PeakRates as PeakRates
+from ._model import (
+    DenseFeedForward as DenseFeedForward,
+    FeedForward as FeedForward,
+    GroupedQueryAttention as GroupedQueryAttention,
+    LatentAttention as LatentAttention,
+    LayerGroup as LayerGroup,
+    Mixer as Mixer,
+    MixtureOfExperts as MixtureOfExperts,
+    Model as Model,
+    Precision as Precision,
+    RecurrentMixer as RecurrentMixer,
+)
+from ._workload import Layout as Layout, Speculation as Speculation, Workload as Workload

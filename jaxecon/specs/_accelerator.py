@@ -6,6 +6,7 @@ from jaxtyping import Array
 
 from .._errors import InputError
 from .._numerics import Scalar, optional_scalar, scalar
+from ._label import Label, Notes
 
 
 class PeakRates(eqx.Module):
@@ -67,8 +68,10 @@ class Accelerator(eqx.Module):
     """Reachable share of the memory bandwidth, in (0, 1]."""
     power: Scalar = eqx.field(converter=scalar, default=0.0)
     """Rated power, watts."""
-    name: str = eqx.field(static=True, default="accelerator")
-    sources: tuple[tuple[str, str], ...] = eqx.field(static=True, default=())
+    name: str = eqx.field(static=True, converter=Label, default="accelerator")
+    sources: tuple[tuple[str, str], ...] = eqx.field(
+        static=True, converter=Notes, default=()
+    )
     """Pairs of (field, where its number comes from)."""
 
     @property

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from .._numerics import Scalar, optional_scalar, scalar
+from ._label import Label
 
 
 class Mixer(eqx.Module):
@@ -309,10 +310,10 @@ class Model(eqx.Module):
     """Final norm, learned positions, head bias and the like, in parameters."""
     tied: bool = eqx.field(static=True, default=False)
     """Whether input embedding and output head are one matrix."""
-    name: str = eqx.field(static=True, default="model")
-    max_context: int | None = eqx.field(static=True, default=None)
+    name: str = eqx.field(static=True, converter=Label, default="model")
+    max_context: Scalar | None = eqx.field(converter=optional_scalar, default=None)
     """Tokens the model is made for; None where unknown."""
-    source: str = eqx.field(static=True, default="")
+    source: str = eqx.field(static=True, converter=Label, default="")
 
     @property
     def layers(self) -> Array:

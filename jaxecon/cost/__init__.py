@@ -1,0 +1,1 @@
+"""Pure functions of specs and layouts: collectives, bytes, FLOP, step time. No I/O."""

@@ -1,0 +1,79 @@
+"""Time of one collective operation, split into latency and bandwidth.
+
+Source: Erdil 2025 (arXiv:2506.04645), section on network communication, whose NCCL constants
+are those of NCCL's tuning tables: a ring inside a node, a tree between nodes.
+"""
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from .._numerics import Arithmetic
+from ..specs import Network
+
+# Protocols LL, LL128 and Simple: seconds per ring hop, per tree level, once per call; and the
+# share of the link rate that carries data.
+_RING_HOP = (0.6e-6, 1.25e-6, 28e-6)
+_TREE_LEVEL = (5e-6, 8.5e-6, 28e-6)
+_BASE = (6.8e-6, 14e-6, 0.0)
+_BANDWIDTH_FACTOR = (0.5, 0.95, 1.0)
+_TORUS_HOP = 1e-6
+
+
+def collective_time(
+    network: Network,
+    ranks: Array,
+    nodes: Array,
+    size: Array,
+    arithmetic: Arithmetic,
+    *,
+    all_reduce: bool = True,
+    overlap_links: bool = False,
+) -> tuple[Array, Array]:
+    """(latency, bandwidth) seconds of a collective of `size` bytes among `ranks` on `nodes`.
+
+    With m = 2 for an all-reduce and 1 otherwise, r ranks, n nodes and z bytes, each protocol
+    costs m ((r/n - 1) hop + level log2 n) + base, and
+    [n max(0, r/n - 1) z/(r intra) + (n - 1) z/(r inter)] / factor, halved unless it is an
+    all-reduce. The protocol with the least sum is taken. Both parts are 0 for r <= 1. `intra`
+    and `inter` are all-reduce rates, half the one-way link rates. With `overlap_links` the
+    larger of the two bandwidth terms counts instead of their sum (revision of May 2025). A
+    torus costs m (r - 1) microseconds and (r - 1) z/(r inter).
+    """
+    ranks, nodes, size = jnp.broadcast_arrays(ranks, nodes, size)
+    alone = ranks <= 1.0
+    r = jnp.where(alone, 2.0, ranks)
+    n = jnp.where(alone, 1.0, nodes)
+    passes = 2.0 if all_reduce else 1.0
+    inter = network.scale_out_bandwidth / 2.0
+    if network.kind == "torus":
+        latency = passes * (r - 1.0) * _TORUS_HOP
+        bandwidth = (passes / 2.0) * (r - 1.0) * size / (r * inter)
+    else:
+        latency, bandwidth = _nccl(network, r, n, size, passes, arithmetic, overlap_links)
+    return jnp.where(alone, 0.0, latency), jnp.where(alone, 0.0, bandwidth)
+
+
+def _nccl(
+    network: Network,
+    r: Array,
+    n: Array,
+    size: Array,
+    passes: float,
+    arithmetic: Arithmetic,
+    overlap_links: bool,
+) -> tuple[Array, Array]:
+    per_node = jnp.maximum(r / n - 1.0, 0.0)
+    inside = n * per_node * size / (r * network.scale_up_bandwidth / 2.0)
+    across = (n - 1.0) * size / (r * network.scale_out_bandwidth / 2.0)
+    if overlap_links:
+        wire = arithmetic.maximum(inside, across)
+    else:
+        wire = inside + across
+    hop, level = jnp.asarray(_RING_HOP), jnp.asarray(_TREE_LEVEL)
+    base, factor = jnp.asarray(_BASE), jnp.asarray(_BANDWIDTH_FACTOR)
+    ring = (r / n - 1.0)[..., None] * hop
+    tree = jnp.log2(n)[..., None] * level
+    latency = passes * (ring + tree) + base
+    bandwidth = (passes / 2.0) * wire[..., None] / factor
+    weights = arithmetic.min_weights(latency + bandwidth)
+    return jnp.sum(weights * latency, axis=-1), jnp.sum(weights * bandwidth, axis=-1)

@@ -1,0 +1,22 @@
+"""The parts of a step's time."""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array
+
+
+class StepTime(eqx.Module):
+    """Seconds of one decode step by cause. `total` is not the sum of all parts: arithmetic
+    and memory traffic overlap."""
+
+    arithmetic: Array
+    memory: Array
+    network_bandwidth: Array
+    network_latency: Array
+    launch: Array
+    total: Array
+
+    @property
+    def roofline_bound(self) -> Array:
+        """A time that no step can beat: the larger of arithmetic and memory, in seconds."""
+        return jnp.maximum(self.arithmetic, self.memory)

@@ -1,0 +1,66 @@
+"""The interface that every cost model has."""
+
+import abc
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from .._numerics import EXACT, Arithmetic, geometric_sum, scalar
+from ..cost._step import StepTime
+from ..specs import Accelerator, Layout, Workload
+
+
+
+
+class Scenario(eqx.Module):
+    """A question: a model on an accelerator under a workload. Leaves are all its numbers."""
+
+    accelerator: eqx.AbstractVar[Accelerator]
+    workload: eqx.AbstractVar[Workload]
+
+    @abc.abstractmethod
+    def step_time(self, layout: Layout, arithmetic: Arithmetic = EXACT) -> StepTime:
+        """Seconds of one step, draft included; layout fields broadcast."""
+
+    @abc.abstractmethod
+    def memory_margin(self, layout: Layout, arithmetic: Arithmetic = EXACT) -> Array:
+        """Free bytes per accelerator; negative where the layout does not fit."""
+
+    @abc.abstractmethod
+    def degrees(self, max_accelerators: int) -> tuple[Layout, ...]:
+        """All legal integer layouts at batch 1, as layouts with flat NumPy-like array fields."""
+
+    @abc.abstractmethod
+    def tokens_per_step(self, layout: Layout) -> Array:
+        """Expected tokens that one sequence gains per step."""
+
+    def least_batch(self, layout: Layout) -> Array:
+        """The smallest batch that fills the pipeline."""
+        return jnp.maximum(layout.pipeline, 1.0)
+
+    def speed(self, layout: Layout, arithmetic: Arithmetic = EXACT) -> Array:
+        """Tokens/s of one request: tokens per step / T."""
+        return self.tokens_per_step(layout) / self.step_time(layout, arithmetic).total
+
+    def cost(self, layout: Layout, arithmetic: Arithmetic = EXACT) -> Array:
+        """US dollars per million output tokens: 1e6 N price T / (b tokens per step)."""
+        return self.cost_at_speed(layout, self.speed(layout, arithmetic))
+
+    def cost_at_speed(self, layout: Layout, speed: Array) -> Array:
+        """US dollars per million output tokens at a known speed."""
+        return 1e6 * layout.accelerators * self.accelerator.price / (layout.batch * speed)
+
+    def demand_margin(self, layout: Layout, speed: Array) -> Array:
+        """ln(demand / (batch x speed)); negative where the replica outruns the demand."""
+        if self.workload.demand is None:
+            return jnp.full_like(speed, jnp.inf)
+        return jnp.log(self.workload.demand / (layout.batch * speed))
+
+
+def expected_tokens(acceptance: Array, draft_tokens: Array) -> Array:
+    """(1 - alpha^(gamma+1))/(1 - alpha): tokens per verified step, gamma + 1 at alpha = 1.
+
+    Source: Leviathan et al. 2023 (arXiv:2211.17192), equation 1.
+    """
+    return geometric_sum(scalar(acceptance), draft_tokens + 1.0)

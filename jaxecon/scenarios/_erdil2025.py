@@ -1,0 +1,277 @@
+"""Preset `Erdil2025`: the paper's equations in both revisions."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from .._errors import InputError
+from .._numerics import EXACT, Arithmetic, Scalar, geometric_sum, optional_scalar
+from ..cost import _erdil_may, _erdil_september
+from ..cost._erdil_model import ErdilModel
+from ..cost._step import StepTime
+from ..specs import Accelerator, Layout, Model, Workload
+from ._base import Scenario
+from ._fields import accelerator_from_fields, model_from_fields
+from ._homogeneous import as_erdil_model
+
+PIPELINES = (1.0, 2.0, 4.0, 6.0)
+REVISIONS = ("2024-09", "2025-05")
+
+
+class Erdil2025(Scenario):
+    """The paper's model of serving (arXiv:2506.04645); degrees and batch may be real.
+
+    `model` may be a `Model` whose layers are all alike. The draft of speculative decoding
+    takes no memory, as in the paper.
+    """
+
+    model: ErdilModel
+    accelerator: Accelerator
+    workload: Workload
+    draft: ErdilModel | None
+    acceptance: Scalar | None
+    tokens_per_sequence: Scalar
+    gamma_max: int = eqx.field(static=True)
+    revision: str = eqx.field(static=True)
+
+    def __init__(
+        self,
+        model: Model | ErdilModel,
+        accelerator: Accelerator,
+        workload: Workload,
+        *,
+        draft: Model | ErdilModel | None = None,
+        acceptance: float | None = None,
+        gamma_max: int = 0,
+        tokens_per_step: float = 1.0,
+        revision: str = "2024-09",
+    ) -> None:
+        if revision not in REVISIONS:
+            raise InputError(f"revision must be one of {', '.join(REVISIONS)}, got {revision!r}")
+        if (draft is None) != (acceptance is None):
+            raise InputError("speculative decoding needs both draft and acceptance")
+        if acceptance is not None and not 0.0 <= float(acceptance) <= 1.0:
+            raise InputError(f"acceptance must lie between 0 and 1, got {acceptance}")
+        if isinstance(gamma_max, bool) or int(gamma_max) != gamma_max or gamma_max < 0:
+            raise InputError(f"gamma_max must be a whole number of at least 0, got {gamma_max}")
+        self.model = as_erdil_model(model)
+        self.accelerator = accelerator
+        self.workload = workload
+        self.draft = None if draft is None else as_erdil_model(draft)
+        self.acceptance = optional_scalar(acceptance)
+        self.tokens_per_sequence = jnp.asarray(tokens_per_step, jnp.float64)
+        self.gamma_max = int(gamma_max) if draft is not None else 0
+        self.revision = revision
+
+    @classmethod
+    def from_fields(
+        cls,
+        model: Mapping[str, Any],
+        accelerator: Mapping[str, Any],
+        *,
+        context: float,
+        tokens_per_step: float = 1,
+        draft: Mapping[str, Any] | None = None,
+        acceptance: float | None = None,
+        gamma_max: int = 0,
+        demand: float | None = None,
+        revision: str = "2024-09",
+    ) -> "Erdil2025":
+        """A scenario from two dictionaries with the keys of the paper's tables.
+
+        Raises:
+            InputError: for a missing, unknown or absurd entry.
+        """
+        target = model_from_fields(model)
+        return cls(
+            target,
+            accelerator_from_fields(accelerator, target.compute_bits),
+            Workload(context=context, output=1.0, demand=demand),
+            draft=None if draft is None else model_from_fields(draft),
+            acceptance=acceptance,
+            gamma_max=gamma_max,
+            tokens_per_step=tokens_per_step,
+            revision=revision,
+        )
+
+    # Speed and cost of a layout.
+
+    def tokens_per_step(self, layout: Layout) -> Array:
+        """1 without drafting; else (1 - alpha^k)/(1 - alpha), k = gamma + 1 (gamma in 2025-05)."""
+        if self.acceptance is None:
+            return jnp.ones_like(layout.draft_tokens)
+        verified = self._verified(layout.draft_tokens)
+        return geometric_sum(self.acceptance, verified)
+
+    def _verified(self, gamma: Array) -> Array:
+        """Tokens that one sequence brings to a verifying pass."""
+        if self.revision == "2024-09":
+            return gamma + 1.0
+        return jnp.maximum(gamma, 1.0)
+
+    def step_time(self, layout: Layout, arithmetic: Arithmetic = EXACT) -> StepTime:
+        """T_target(q) + gamma T_draft(1); the draft runs in its own best structure."""
+        n, batch = jnp.broadcast_arrays(layout.accelerators, layout.batch)
+        two_d = jnp.full(n.shape, layout.partition == "2d")
+        queries = self.tokens_per_sequence * self._verified(layout.draft_tokens)
+        time = self._structured(
+            self.model, queries, n, batch, layout.pipeline, two_d, jnp.ones_like(n), arithmetic
+        )
+        if self.draft is None:
+            return time
+        extra = self._best(self.draft, self.tokens_per_sequence, n, batch, arithmetic)
+        parts = [a + layout.draft_tokens * b for a, b in zip(_parts(time), _parts(extra), strict=True)]
+        return StepTime(*parts)
+
+    def memory_margin(self, layout: Layout, arithmetic: Arithmetic = EXACT) -> Array:
+        """HBM size - (kv(b) + w params)/N, bytes per accelerator."""
+        need = self.model.kv_cache_bytes(self.workload.context) * layout.batch
+        need = need + self.model.weight_bytes * self.model.total_parameters
+        return self.accelerator.hbm_size - need / layout.accelerators
+
+    def degrees(self, max_accelerators: int) -> tuple[Layout, ...]:
+        """Whole tensor degrees; pipeline 1, 2, 4 or 6 (1 in 2025-05); 1-D and 2-D."""
+        pipelines = PIPELINES if self.revision == "2024-09" else (1.0,)
+        first = 0 if self.revision == "2024-09" else min(2, self.gamma_max)
+        rows = [
+            (float(m), p, float(g))
+            for p in pipelines
+            for m in range(1, int(max_accelerators // p) + 1)
+            for g in ([0] if self.draft is None else range(first, self.gamma_max + 1))
+        ]
+        t, p, g = (jnp.asarray(c) for c in np.asarray(rows, float).reshape(-1, 3).T)
+        one = jnp.ones_like(t)
+        return tuple(Layout(t, p, one, one, p, g, partition=kind) for kind in ("1d", "2d"))
+
+    # The paper's own search, over real N and batch.
+
+    def best_step_time(self, n: Any, batch: Any) -> Array:
+        """Seconds of the step by the paper's search over structures; inf where infeasible.
+
+        With a draft, the least over gamma of time per token gained is taken, and the step
+        time returned is time per token: T/(tokens per step).
+        """
+        return self._search(*_points(n, batch))
+
+    @eqx.filter_jit
+    def _search(self, n: Array, batch: Array) -> Array:
+        if self.draft is None:
+            total = self._best(self.model, self.tokens_per_sequence, n, batch, EXACT).total
+        else:
+            total = self._best_speculative(n, batch)
+        return self._feasible(n, batch, total)
+
+    def section35_step_time(self, n: Any, batch: Any) -> Array:
+        """Seconds in the 2-D, one-stage case of section 3.5; inf where infeasible."""
+        return self._section35(*_points(n, batch))
+
+    @eqx.filter_jit
+    def _section35(self, n: Array, batch: Array) -> Array:
+        one = jnp.ones_like(n)
+        time = self._structured(
+            self.model, self.tokens_per_sequence, n, batch, one, one > 0, one, EXACT
+        )
+        return self._feasible(n, batch, time.total)
+
+    def unscaled_step_time(self, n: Any, batch: Any) -> Array:
+        """Seconds with attention scale-down 1 (2025-05), the better of 1-D and 2-D."""
+        return self._unscaled(*_points(n, batch))
+
+    @eqx.filter_jit
+    def _unscaled(self, n: Array, batch: Array) -> Array:
+        two_d = jnp.asarray([True, False])
+        n1, b1 = n[..., None], batch[..., None]
+        one = jnp.ones_like(n1) * jnp.ones(2)
+        time = self._structured(
+            self.model, self.tokens_per_sequence, n1 * one, b1 * one, one, two_d & (one > 0), one, EXACT
+        )
+        return self._feasible(n, batch, jnp.min(time.total, axis=-1))
+
+    def _feasible(self, n: Array, batch: Array, total: Array) -> Array:
+        margin = self.memory_margin(Layout(tensor=n, batch=batch))
+        return jnp.where((margin >= 0.0) & jnp.isfinite(total), total, jnp.inf)
+
+    def _best_speculative(self, n: Array, batch: Array) -> Array:
+        assert self.draft is not None
+        draft = self._best(self.draft, self.tokens_per_sequence, n, batch, EXACT).total
+        first = 0 if self.revision == "2024-09" else min(2, self.gamma_max)
+        gamma = jnp.arange(first, self.gamma_max + 1, dtype=jnp.float64)
+        queries = self.tokens_per_sequence * self._verified(gamma)
+        target = self._best(self.model, queries, n[..., None], batch[..., None], EXACT).total
+        gained = self.tokens_per_step(Layout(draft_tokens=gamma))
+        return jnp.min((target + gamma * draft[..., None]) / gained, axis=-1)
+
+    def _best(
+        self, model: ErdilModel, queries: Array, n: Array, batch: Array, arithmetic: Arithmetic
+    ) -> StepTime:
+        """The quickest structure at each point; structures are a last axis, then chosen."""
+        n, batch, queries = (x[..., None] for x in jnp.broadcast_arrays(n, batch, queries))
+        if self.revision == "2024-09":
+            pipeline = jnp.asarray(PIPELINES * 2)
+            two_d = jnp.asarray([True] * 4 + [False] * 4)
+            scale = jnp.ones(8)
+            legal = pipeline <= jnp.minimum(n, batch)
+        else:
+            steps = jnp.linspace(0.0, 1.0, 6)
+            scale = jnp.concatenate([jnp.maximum(n, 1.0) ** steps] * 2, axis=-1)
+            pipeline = jnp.ones(12)
+            two_d = jnp.asarray([True] * 6 + [False] * 6)
+            legal = jnp.ones_like(scale) > 0
+        shape = jnp.broadcast_shapes(n.shape, pipeline.shape)
+        wide = [jnp.broadcast_to(x, shape) for x in (queries, n, batch, pipeline, two_d, scale)]
+        q, n, batch, pipeline, two_d, scale = wide
+        time = self._structured(model, q, n, batch, pipeline, two_d, scale, arithmetic)
+        total = jnp.where(legal, time.total, jnp.inf)
+        choice = jnp.argmin(total, axis=-1, keepdims=True)
+        time = StepTime(*_parts(time)[:-1], total)
+        return StepTime(*(jnp.take_along_axis(x, choice, -1)[..., 0] for x in _parts(time)))
+
+    def _structured(
+        self,
+        model: ErdilModel,
+        queries: Array,
+        n: Array,
+        batch: Array,
+        pipeline: Array,
+        two_d: Array,
+        scale_down: Array,
+        arithmetic: Arithmetic,
+    ) -> StepTime:
+        context = self.workload.context
+        if self.revision == "2024-09":
+            return _erdil_september.step_time(
+                model, self.accelerator, context, queries, n, batch, pipeline, two_d, arithmetic
+            )
+        return _erdil_may.step_time(
+            model,
+            self.accelerator,
+            context,
+            queries,
+            n,
+            batch,
+            pipeline,
+            two_d,
+            scale_down,
+            arithmetic,
+        )
+
+
+def _points(n: Any, batch: Any) -> tuple[Array, Array]:
+    n, batch = jnp.asarray(n, jnp.float64), jnp.asarray(batch, jnp.float64)
+    n, batch = jnp.broadcast_arrays(n, batch)
+    return n, batch
+
+
+def _parts(time: StepTime) -> tuple[Array, ...]:
+    return (
+        time.arithmetic,
+        time.memory,
+        time.network_bandwidth,
+        time.network_latency,
+        time.launch,
+        time.total,
+    )

@@ -5,8 +5,16 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from .._numerics import Arithmetic
-from ..specs import Accelerator, Layout, Model
-from ..specs import DenseFeedForward, GroupedQueryAttention, MixtureOfExperts
+from ..specs import (
+    Accelerator,
+    DenseFeedForward,
+    GroupedQueryAttention,
+    LayerGroup,
+    Layout,
+    MixtureOfExperts,
+    Model,
+)
+
 from ._collectives import collective_time
 from ._serving_layer import (
     Share,
@@ -68,7 +76,6 @@ def pass_time(
         counts += [group.count + 0.0 * share.tokens] * len(parts)
     count = jnp.stack(jnp.broadcast_arrays(*counts), axis=-1)
     flop_times, memory_times = _times(works, model, accelerator)
-    # The attention core works at activation precision, at positions 1, 4, 7, ...
     groups = jnp.stack([flop_times, memory_times], axis=-1)
     busy = jnp.sum(count * arithmetic.max(groups), axis=-1)
     latency, bandwidth = _communication(model, accelerator, share, layout, arithmetic)
@@ -140,9 +147,9 @@ def weight_bytes(model: Model, layout: Layout, arithmetic: Arithmetic) -> Array:
     return layers / layout.pipeline + tables * one_table + model.other_parameters * precision.embedding
 
 
-def _matrix_count(model: Model, group: object) -> Array:
+def _matrix_count(model: Model, group: LayerGroup) -> Array:
     total = jnp.zeros_like(model.width)
-    for half in (group.mixer, group.feed_forward):  # type: ignore[attr-defined]  # a LayerGroup
+    for half in (group.mixer, group.feed_forward):
         if half is not None:
             total = total + half.matrix_parameters(model.width)
     return total

@@ -1,1 +1,143 @@
-class Serving: ...
+"""Preset `Serving`: what engineers deploy. Tensor and pipeline parallelism, real precisions."""
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from .._errors import InputError
+from .._numerics import EXACT, Arithmetic, Scalar, scalar
+from ..cost._serving_step import Ledger, activation_bytes, cache_bytes, pass_time, weight_bytes
+from ..cost._step import StepTime
+from ..specs import Accelerator, Layout, Model, Speculation, Workload
+from ._base import Scenario, expected_tokens
+from ._legal import pipeline_degrees, tensor_degrees
+
+
+class Serving(Scenario):
+    """A model served with tensor and pipeline parallelism and optional speculative decoding.
+
+    Args:
+        model: the served model.
+        accelerator: what it runs on.
+        workload: context, output and demand.
+        speculation: the draft model, its acceptance and the longest draft; None without.
+        reserve: share of memory kept for the runtime, fragmentation and buffers.
+        kernels_per_layer: launches per layer and pass (the paper counts 4).
+
+    Raises:
+        InputError: for an acceptance outside 0 to 1 or a reserve outside [0, 1).
+    """
+
+    model: Model
+    accelerator: Accelerator
+    workload: Workload
+    speculation: Speculation | None
+    reserve: Scalar
+    kernels_per_layer: Scalar
+    engine_overhead: Scalar
+    """Seconds per step spent outside the accelerator's work."""
+
+    def __init__(
+        self,
+        model: Model,
+        accelerator: Accelerator,
+        workload: Workload,
+        *,
+        speculation: Speculation | None = None,
+        reserve: float = 0.1,
+        kernels_per_layer: float = 4.0,
+        engine_overhead: float = 0.0,
+    ) -> None:
+        if not 0.0 <= float(reserve) < 1.0:
+            raise InputError(f"reserve is a share of memory from 0 up to 1, got {reserve}")
+        if speculation is not None and not 0.0 <= float(speculation.acceptance) <= 1.0:
+            raise InputError(f"acceptance must lie between 0 and 1, got {speculation.acceptance}")
+        self.model = model
+        self.accelerator = accelerator
+        self.workload = workload
+        self.speculation = speculation
+        self.reserve = scalar(reserve)
+        self.kernels_per_layer = scalar(kernels_per_layer)
+        self.engine_overhead = scalar(engine_overhead)
+
+    def tokens_per_step(self, layout: Layout) -> Array:
+        """1, or (1 - alpha^(gamma+1))/(1 - alpha) with gamma drafted tokens."""
+        if self.speculation is None:
+            return jnp.ones_like(layout.draft_tokens)
+        return expected_tokens(self.speculation.acceptance, layout.draft_tokens)
+
+    def step_time(self, layout: Layout, arithmetic: Arithmetic = EXACT) -> StepTime:
+        """T_target(q = gamma + 1) + gamma T_draft(q = 1), the draft on the same accelerators."""
+        layout = broadcast(layout)
+        gamma = layout.draft_tokens
+        time = self._pass(self.model, gamma + 1.0, layout, arithmetic)
+        parts = [time.arithmetic, time.memory, time.network_bandwidth, time.network_latency]
+        launch, total = time.launch + self.engine_overhead, time.total + self.engine_overhead
+        if self.speculation is None:
+            return StepTime(*parts, launch, total)
+        draft = self._pass(self.speculation.draft, jnp.ones_like(gamma), layout, arithmetic)
+        extra = [draft.arithmetic, draft.memory, draft.network_bandwidth, draft.network_latency]
+        parts = [a + gamma * b for a, b in zip(parts, extra, strict=True)]
+        return StepTime(*parts, launch + gamma * draft.launch, total + gamma * draft.total)
+
+    def _pass(self, model: Model, queries: Array, layout: Layout, arithmetic: Arithmetic) -> StepTime:
+        return pass_time(
+            model,
+            self.accelerator,
+            self.workload.context,
+            queries,
+            layout,
+            self.kernels_per_layer,
+            arithmetic,
+        )
+
+    def ledger(self, layout: Layout, arithmetic: Arithmetic = EXACT) -> Ledger:
+        """Bytes on the fullest accelerator: the whole batch at full context."""
+        layout = broadcast(layout)
+        full = self.workload.full_context + 0.0 * layout.batch
+        draft = jnp.zeros_like(layout.batch)
+        if self.speculation is not None:
+            model = self.speculation.draft
+            draft = weight_bytes(model, layout, arithmetic)
+            draft = draft + cache_bytes(model, full, layout, arithmetic)
+        return Ledger(
+            weight_bytes(self.model, layout, arithmetic),
+            cache_bytes(self.model, full, layout, arithmetic),
+            draft,
+            activation_bytes(self.model, layout.draft_tokens + 1.0, layout),
+            self.reserve * self.accelerator.hbm_size + jnp.zeros_like(layout.batch),
+            self.accelerator.hbm_size + jnp.zeros_like(layout.batch),
+        )
+
+    def memory_margin(self, layout: Layout, arithmetic: Arithmetic = EXACT) -> Array:
+        return self.ledger(layout, arithmetic).margin
+
+    def degrees(self, max_accelerators: int) -> tuple[Layout, ...]:
+        """Tensor degrees that divide heads, hidden widths and blocks; stages that divide layers.
+
+        A drafting layout has one pipeline stage, as the engines require.
+        """
+        rows = []
+        longest = 0 if self.speculation is None else self.speculation.max_draft_tokens
+        draft = None if self.speculation is None else self.speculation.draft
+        drafted = set() if draft is None else set(tensor_degrees(draft, max_accelerators))
+        for tensor in tensor_degrees(self.model, max_accelerators):
+            for stages in pipeline_degrees(self.model, max_accelerators // tensor):
+                if draft is not None and tensor not in drafted:
+                    continue
+                for gamma in range(0, (longest if stages == 1 else 0) + 1):
+                    rows.append((tensor, stages, gamma))
+        table = np.asarray(rows, dtype=np.float64).reshape(-1, 3)
+        tensor_, stages_, gamma_ = (jnp.asarray(c) for c in table.T)
+        one = jnp.ones_like(tensor_)
+        return (Layout(tensor_, stages_, one, one, stages_, gamma_),)
+
+
+def broadcast(layout: Layout) -> Layout:
+    """The same layout with all fields of one shape."""
+    fields = jnp.broadcast_arrays(
+        layout.tensor, layout.pipeline, layout.expert, layout.data, layout.batch, layout.draft_tokens
+    )
+    return Layout(*fields, partition=layout.partition)
+
+

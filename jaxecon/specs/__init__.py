@@ -14,3 +14,8 @@ from ._model import (
     RecurrentMixer as RecurrentMixer,
 )
 from ._workload import Layout as Layout, Speculation as Speculation, Workload as Workload
+from ._accelerator_toml import (
+    list_accelerators as list_accelerators,
+    load_accelerator as load_accelerator,
+)
+from ._catalogue import list_models as list_models, load_model as load_model

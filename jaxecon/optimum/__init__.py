@@ -1,0 +1,7 @@
+"""The fastest layout at a price: exact search."""
+
+from ._exact import (
+    Certified as Certified,
+    certified_optimum as certified_optimum,
+    cheapest_at_speed as cheapest_at_speed,
+)

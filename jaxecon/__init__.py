@@ -14,6 +14,12 @@ if os.environ.setdefault("JAX_ENABLE_X64", "1") not in ("0", "false", "False") a
 
 if TYPE_CHECKING:
     from ._errors import InfeasibleError as InfeasibleError, InputError as InputError
+    from .cost import StepTime as StepTime
+    from .optimum import (
+        certified_optimum as certified_optimum,
+        cheapest_at_speed as cheapest_at_speed,
+    )
+    from .scenarios import Erdil2025 as Erdil2025, Serving as Serving, Toy as Toy
     from .specs import (
         Accelerator as Accelerator,
         DenseFeedForward as DenseFeedForward,
@@ -29,12 +35,19 @@ if TYPE_CHECKING:
         RecurrentMixer as RecurrentMixer,
         Speculation as Speculation,
         Workload as Workload,
+        list_accelerators as list_accelerators,
+        list_models as list_models,
+        load_accelerator as load_accelerator,
+        load_model as load_model,
     )
 
 # Public name -> module that defines it. Names are resolved on first use, so that
 # `import jaxecon` and `jaxecon --help` do not import JAX.
 _HOMES = {
     "._errors": ("InputError", "InfeasibleError"),
+    ".scenarios": ("Erdil2025", "Serving", "Toy"),
+    ".cost": ("StepTime",),
+    ".optimum": ("certified_optimum", "cheapest_at_speed"),
     ".specs": (
         "Accelerator",
         "DenseFeedForward",

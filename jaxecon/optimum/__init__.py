@@ -1,5 +1,6 @@
 """The fastest layout at a price: exact search."""
 
+from ._audit import audit as audit
 from ._exact import (
     Certified as Certified,
     certified_optimum as certified_optimum,

@@ -1,0 +1,3 @@
+"""The command line. Importing it does not import JAX."""
+
+from ._app import main as main

@@ -1,0 +1,1 @@
+"""Tables, pictures and launch commands. No cost arithmetic of its own."""

@@ -1,0 +1,48 @@
+"""Safe functions at their singular points, and smooth functions below the exact ones."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxecon._numerics import (
+    EXACT,
+    Smooth,
+    geometric_sum,
+    one_minus_power,
+    safe_divide,
+    safe_log,
+    safe_sqrt,
+)
+
+
+@pytest.mark.parametrize("function", [safe_log, safe_sqrt, lambda x: safe_divide(jnp.ones(()), x)])
+def test_gradient_is_finite_at_zero(function):
+    value, slope = jax.value_and_grad(function)(jnp.asarray(0.0))
+    assert np.isfinite(value) and slope == 0.0
+
+
+def test_powers_and_sums_at_their_ends():
+    one, zero, five = jnp.asarray(1.0), jnp.asarray(0.0), jnp.asarray(5.0)
+    assert one_minus_power(zero, five) == 1.0 and one_minus_power(one, five) == 0.0
+    assert geometric_sum(one, five) == 5.0 and geometric_sum(zero, five) == 1.0
+    assert geometric_sum(jnp.asarray(1.0 - 1e-7), five) == pytest.approx(5.0 - 1e-6, rel=1e-12)
+
+
+@pytest.mark.parametrize("temperature", [0.3, 0.03, 0.003])
+def test_smooth_stays_below_exact_and_tends_to_it(temperature):
+    smooth = Smooth(temperature)
+    a, b = jnp.exp(jax.random.normal(jax.random.key(0), (2, 200)))
+    for name in ("maximum", "minimum"):
+        exact, found = getattr(EXACT, name)(a, b), getattr(smooth, name)(a, b)
+        assert bool(jnp.all(found <= exact * (1 + 1e-12)))
+        assert bool(jnp.all(found >= exact * 2.0**-temperature * (1 - 1e-12)))
+    x = jnp.linspace(0.0, 5.0, 101)
+    assert bool(jnp.all(smooth.ceil(x) <= jnp.ceil(x)))
+    whole = jnp.arange(5.0)
+    assert bool(jnp.all(smooth.ceil(whole) == whole))
+
+
+def test_gradient_at_a_tie_is_shared():
+    slope = jax.grad(lambda y: Smooth(1e-3).maximum(y, 2.0 - y))(jnp.asarray(1.0))
+    assert abs(float(slope)) < 1e-9

@@ -116,9 +116,7 @@ def test_implausible_magnitude_says_wrong_unit(tmp_path: Path, value: str) -> No
         load_accelerator(str(path))
 
 
-@pytest.mark.parametrize(
-    "content", [b"[peak\n", b'name = "x', b"\xff\xfe\x00", b"a = " + b"[" * 5000]
-)
+@pytest.mark.parametrize("content", [b"[peak\n", b'name = "x', b"\xff\xfe\x00", b"a = " + b"[" * 5000])
 def test_malformed_file_is_named(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "broken.toml"
     path.write_bytes(content)

@@ -33,9 +33,7 @@ def answer(scenario: Serving, name: str, budget: float, max_accelerators: int) -
             "space_size": found.space_size,
             "gap": found.gap,
         },
-        "launch": launch_commands(
-            name, numbers["tensor"], numbers["pipeline"], numbers["batch"], longest
-        ),
+        "launch": launch_commands(name, numbers["tensor"], numbers["pipeline"], numbers["batch"], longest),
     }
 
 

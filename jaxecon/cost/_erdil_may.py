@@ -14,9 +14,7 @@ from ._erdil_model import ErdilModel
 from ._step import StepTime
 
 
-def _product_bytes(
-    model: ErdilModel, m: Array, k: Array, n: Array, p: Array
-) -> Array:
+def _product_bytes(model: ErdilModel, m: Array, k: Array, n: Array, p: Array) -> Array:
     """R(m, k, n; p) = m k w + p1 k n a + (p/p1) m n a, p1 = min(max(sqrt(m p/k), 1), p).
 
     Bytes moved by an (m, k) weight times n columns, split over p accelerators.
@@ -62,9 +60,7 @@ def step_time(
     """
     tensor, microbatch = accelerators / pipeline, batch / pipeline
     tokens = microbatch * queries
-    expert = jnp.where(
-        microbatch < 2.0 * model.sparsity, 1.0, jnp.minimum(tensor, model.n_experts)
-    )
+    expert = jnp.where(microbatch < 2.0 * model.sparsity, 1.0, jnp.minimum(tensor, model.n_experts))
     p_ff = jnp.maximum(1.0, tensor / expert)
     p_at = tensor / scale_down
     feed, attention = _layer_bytes(model, tokens, p_ff, p_at)
@@ -142,7 +138,7 @@ def _communication(
         all_reduce=False,
         overlap_links=True,
     )
-    routed = 2.0 * layers * (model.n_experts > 1.0)
+    routed = jnp.where(model.n_experts > 1.0, 2.0 * layers, 0.0)
     hand = collective_time(
         network,
         jnp.full_like(tensor, 2.0),

@@ -112,9 +112,7 @@ def _communication(
         start=jnp.zeros_like(model.width),
     )
     pair = jnp.full_like(layout.tensor, 2.0)
-    across = collective_time(
-        network, pair, pair, size / layout.tensor, arithmetic, all_reduce=False
-    )
+    across = collective_time(network, pair, pair, size / layout.tensor, arithmetic, all_reduce=False)
     hops = layout.pipeline - 1.0
     return halves * latency + hops * across[0], halves * bandwidth + hops * across[1]
 

@@ -49,7 +49,9 @@ def _evaluate(scenario: Scenario, layouts: Layout, batch: Array) -> tuple[Array,
 
 
 @eqx.filter_jit
-def _last_true(scenario: Scenario, layouts: Layout, low: Array, high: Array, what: Array, limit: Array) -> Array:
+def _last_true(
+    scenario: Scenario, layouts: Layout, low: Array, high: Array, what: Array, limit: Array
+) -> Array:
     """Largest batch in [low, high] that is admissible (what = 0) or dearer than the limit
     (what = 1) or at least as fast as it (what = 2); low - 1 where none. All are monotone."""
 

@@ -11,8 +11,6 @@ from ..cost._step import StepTime
 from ..specs import Accelerator, Layout, Workload
 
 
-
-
 class Scenario(eqx.Module):
     """A question: a model on an accelerator under a workload. Leaves are all its numbers."""
 

@@ -172,9 +172,7 @@ class Erdil2025(Scenario):
     @eqx.filter_jit
     def _section35(self, n: Array, batch: Array) -> Array:
         one = jnp.ones_like(n)
-        time = self._structured(
-            self.model, self.tokens_per_sequence, n, batch, one, one > 0, one, EXACT
-        )
+        time = self._structured(self.model, self.tokens_per_sequence, n, batch, one, one > 0, one, EXACT)
         return self._feasible(n, batch, time.total)
 
     def unscaled_step_time(self, n: Any, batch: Any) -> Array:

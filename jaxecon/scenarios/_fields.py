@@ -94,8 +94,11 @@ def accelerator_from_fields(fields: Mapping[str, Any], compute_bits: int) -> Acc
     if kind not in ("nccl", "torus"):
         raise InputError(f"{what}: 'collective' must be 'nccl' or 'torus', got {kind!r}")
     return Accelerator(
-        peak=PeakRates(max(peaks.values(), key=float) if "16" not in peaks else peaks["16"],
-                       peaks.get("8"), peaks.get("4")),
+        peak=PeakRates(
+            max(peaks.values(), key=float) if "16" not in peaks else peaks["16"],
+            peaks.get("8"),
+            peaks.get("4"),
+        ),
         hbm_bandwidth=numbers["hbm_bandwidth_Bps"],
         hbm_size=numbers["hbm_size_bytes"],
         network=Network(

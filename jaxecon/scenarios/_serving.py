@@ -139,5 +139,3 @@ def broadcast(layout: Layout) -> Layout:
         layout.tensor, layout.pipeline, layout.expert, layout.data, layout.batch, layout.draft_tokens
     )
     return Layout(*fields, partition=layout.partition)
-
-

@@ -69,9 +69,7 @@ class Accelerator(eqx.Module):
     power: Scalar = eqx.field(converter=scalar, default=0.0)
     """Rated power, watts."""
     name: str = eqx.field(static=True, converter=Label, default="accelerator")
-    sources: tuple[tuple[str, str], ...] = eqx.field(
-        static=True, converter=Notes, default=()
-    )
+    sources: tuple[tuple[str, str], ...] = eqx.field(static=True, converter=Notes, default=())
     """Pairs of (field, where its number comes from)."""
 
     @property

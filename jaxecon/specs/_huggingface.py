@@ -53,9 +53,7 @@ _FAMILIES = {
 }
 
 
-def model_from_config(
-    config: Mapping[str, Any], name: str, source: str, **precisions: float | None
-) -> Model:
+def model_from_config(config: Mapping[str, Any], name: str, source: str, **precisions: float | None) -> Model:
     """A `Model` from the fields of a config as found.
 
     Raises:

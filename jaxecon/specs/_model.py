@@ -229,14 +229,10 @@ class MixtureOfExperts(FeedForward):
         return width * self.experts + shared + latent
 
     def matrix_parameters(self, width: Scalar) -> Array:
-        return self.experts * self.expert_matrix_parameters(width) + self.common_matrix_parameters(
-            width
-        )
+        return self.experts * self.expert_matrix_parameters(width) + self.common_matrix_parameters(width)
 
     def active_matrix_parameters(self, width: Scalar) -> Array:
-        return self.active * self.expert_matrix_parameters(width) + self.common_matrix_parameters(
-            width
-        )
+        return self.active * self.expert_matrix_parameters(width) + self.common_matrix_parameters(width)
 
 
 class LayerGroup(eqx.Module):

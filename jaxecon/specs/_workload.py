@@ -77,6 +77,3 @@ class Layout(eqx.Module):
 
 def _concrete(value: Array) -> bool:
     return eqx.is_array(value) and not isinstance(value, jax.core.Tracer)
-
-
-

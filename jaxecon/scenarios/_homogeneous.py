@@ -25,14 +25,10 @@ def as_erdil_model(model: Model | ErdilModel) -> ErdilModel:
             f"'{model.name}' has attention that the paper's equations do not describe; "
             "use the Serving cost model"
         )
-    if isinstance(feed, MixtureOfExperts):
-        experts, active, plain = feed.experts, feed.active, feed.latent is None
-        plain = plain and float(feed.shared_hidden) == 0.0
-    elif isinstance(feed, DenseFeedForward):
-        experts, active, plain = 1.0, 1.0, True
-    else:
-        plain = False
-    if not plain or feed is None:
+    plain = isinstance(feed, DenseFeedForward) or (
+        isinstance(feed, MixtureOfExperts) and feed.latent is None and float(feed.shared_hidden) == 0.0
+    )
+    if not plain or not isinstance(feed, (DenseFeedForward, MixtureOfExperts)):
         raise InputError(
             f"'{model.name}' has feed-forward layers that the paper's equations do not describe; "
             "use the Serving cost model"
@@ -46,8 +42,8 @@ def as_erdil_model(model: Model | ErdilModel) -> ErdilModel:
         group_size=mixer.heads / mixer.kv_heads,
         d_head=mixer.head_dim,
         vocab_size=model.vocabulary,
-        n_experts=experts,
-        n_active_experts=active,
+        n_experts=feed.experts if isinstance(feed, MixtureOfExperts) else 1.0,
+        n_active_experts=feed.active if isinstance(feed, MixtureOfExperts) else 1.0,
         weight_bytes=precision.weight,
         activation_bytes=precision.activation,
         ff_matrices=(feed.matrices - 1, 1),

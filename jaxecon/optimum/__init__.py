@@ -6,3 +6,4 @@ from ._exact import (
     certified_optimum as certified_optimum,
     cheapest_at_speed as cheapest_at_speed,
 )
+from ._frontier import Frontier as Frontier, certified_frontier as certified_frontier

@@ -72,7 +72,7 @@ def _last_true(
     return jax.lax.while_loop(unfinished, body, start)[0]
 
 
-class _Space:
+class Space:
     """Legal degrees with the range of batches that fit, in chunks of one shape."""
 
     def __init__(self, scenario: Scenario, max_accelerators: int, max_batch: int) -> None:
@@ -161,9 +161,9 @@ def _search(
     budget: float | None = None,
     speed: float | None = None,
 ) -> Certified:
-    space = _Space(scenario, max_accelerators, max_batch)
+    space = Space(scenario, max_accelerators, max_batch)
     if space.size == 0:
-        raise InfeasibleError(_missing_memory(scenario, max_accelerators))
+        raise InfeasibleError(missing_memory(scenario, max_accelerators))
     best: tuple[tuple[float, ...], Layout, float, float] | None = None
     cheapest: tuple[float, float] | None = None
     fastest = 0.0
@@ -233,7 +233,7 @@ def _unreachable(
     return f"a speed of {speed:g} tokens/s is unreachable: the fastest layout gives {fastest:.4g}"
 
 
-def _missing_memory(scenario: Scenario, max_accelerators: int) -> str:
+def missing_memory(scenario: Scenario, max_accelerators: int) -> str:
     """How far the roomiest allowed layout is from fitting."""
     margins = []
     for layouts in scenario.degrees(max_accelerators):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ._errors import InfeasibleError as InfeasibleError, InputError as InputError
     from .cost import StepTime as StepTime
     from .optimum import (
+        certified_frontier as certified_frontier,
         certified_optimum as certified_optimum,
         cheapest_at_speed as cheapest_at_speed,
     )
@@ -47,7 +48,7 @@ _HOMES = {
     "._errors": ("InputError", "InfeasibleError"),
     ".scenarios": ("Erdil2025", "Serving", "Toy"),
     ".cost": ("StepTime",),
-    ".optimum": ("certified_optimum", "cheapest_at_speed"),
+    ".optimum": ("certified_frontier", "certified_optimum", "cheapest_at_speed"),
     ".specs": (
         "Accelerator",
         "DenseFeedForward",

@@ -49,3 +49,13 @@ def test_optimize_json(monkeypatch, capsys, tmp_path):
 def test_bad_input(monkeypatch, capsys, change, says):
     code, out, err = run(monkeypatch, capsys, *GOOD, *change)
     assert code == 2 and says in err and "Traceback" not in err and out == ""
+
+
+def test_frontier_csv(monkeypatch, capsys, tmp_path):
+    words = ("frontier", "--model", "llama-3.1-8b", "--accelerator", "h100-sxm", "--csv")
+    picture = tmp_path / "frontier.svg"
+    code, out, _ = run(monkeypatch, capsys, *words, "--max-accelerators", "16", "--plot", str(picture))
+    lines = out.strip().splitlines()
+    assert code == 0 and picture.stat().st_size > 0 and len(lines) > 10
+    costs = [float(line.split(",")[1]) for line in lines[1:]]
+    assert costs == sorted(costs, reverse=True)

@@ -60,6 +60,49 @@ def optimize(
 
 
 @app.command()
+def frontier(
+    model: ModelName,
+    accelerator: AcceleratorName,
+    context: Annotated[float, typer.Option(help="Tokens in the cache on average.")] = 4096.0,
+    output: Annotated[float, typer.Option(help="Tokens generated per request.")] = 512.0,
+    weight_bits: Annotated[float | None, typer.Option(help="Bits per weight.")] = None,
+    kv_bits: Annotated[float | None, typer.Option(help="Bits per cached element.")] = None,
+    price_per_hour: Annotated[float | None, typer.Option(help="US dollars per accelerator.")] = None,
+    max_accelerators: Annotated[int, typer.Option(min=1, help="Largest replica.")] = 1024,
+    plot: Annotated[Path | None, typer.Option(help="Picture: .png, .svg or .pdf.")] = None,
+    as_json: Json = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+) -> None:
+    """Every layout that no other beats in both speed and cost."""
+    from ._frontier import rows_of, show_frontier
+
+    from ..optimum import certified_frontier
+    from ..scenarios import Serving
+    from ..specs import Workload, load_accelerator, load_model
+
+    scenario = Serving(
+        load_model(model, weight_bits=weight_bits, kv_bits=kv_bits),
+        load_accelerator(accelerator, price_per_hour=price_per_hour),
+        Workload(context=context, output=output),
+    )
+    found = certified_frontier(scenario, max_accelerators=max_accelerators)
+    rows = rows_of(found)
+    if plot is not None:
+        from ..report._picture import frontier_picture
+
+        title = f"{model} on {accelerator}: the fastest legal layout at each cost"
+        frontier_picture(found.speed, found.cost, title, plot)
+    if as_json:
+        typer.echo(json.dumps(rows))
+    elif as_csv:
+        typer.echo(",".join(rows[0]))
+        for row in rows:
+            typer.echo(",".join(str(v) for v in row.values()))
+    else:
+        show_frontier(rows, found.space_size)
+
+
+@app.command()
 def models(as_json: Json = False) -> None:
     """Names of the models in the catalogue."""
     from ..specs import list_models

@@ -1,6 +1,7 @@
 """Pictures; matplotlib is loaded only here."""
 
 from pathlib import Path
+from typing import Any
 
 from .._errors import InputError
 
@@ -11,16 +12,7 @@ def step_picture(parts: dict[str, float], title: str, path: Path) -> None:
     Raises:
         InputError: for an unknown ending or a path that cannot be written.
     """
-    if path.suffix not in (".png", ".svg", ".pdf"):
-        raise InputError(f"a picture ends in .png, .svg or .pdf, got '{path.name}'")
-    if not path.parent.is_dir():
-        raise InputError(f"cannot write '{path}': the folder does not exist")
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(7, 3), layout="constrained")
+    figure, axes = _canvas(path, (7, 3))
     names = list(parts)
     values = [1e3 * parts[n] for n in names]
     bars = axes.barh(names, values, color="#3b6ea5")
@@ -30,6 +22,43 @@ def step_picture(parts: dict[str, float], title: str, path: Path) -> None:
     axes.set_xlabel("milliseconds per step (arithmetic and memory overlap)")
     axes.set_title(title, fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
+    _save(figure, path)
+
+
+def frontier_picture(speed: Any, cost: Any, title: str, path: Path) -> None:
+    """Speed (tokens/s) against cost (US dollars per million tokens), both logarithmic.
+
+    Raises:
+        InputError: for an unknown ending or a path that cannot be written.
+    """
+    figure, axes = _canvas(path, (7, 4))
+    axes.step(cost, speed, where="post", color="#3b6ea5")
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("US dollars per million output tokens")
+    axes.set_ylabel("tokens/s of one request")
+    axes.set_title(title, fontsize=10)
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    _save(figure, path)
+
+
+def _canvas(path: Path, size: tuple[float, float]) -> tuple[Any, Any]:
+    if path.suffix not in (".png", ".svg", ".pdf"):
+        raise InputError(f"a picture ends in .png, .svg or .pdf, got '{path.name}'")
+    if not path.parent.is_dir():
+        raise InputError(f"cannot write '{path}': the folder does not exist")
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(figsize=size, layout="constrained")
+
+
+def _save(figure: Any, path: Path) -> None:
+    import matplotlib.pyplot as plt
+
     try:
         figure.savefig(path, dpi=110)
     except OSError as error:

@@ -32,9 +32,12 @@ def frontier_picture(speed: Any, cost: Any, title: str, path: Path) -> None:
         InputError: for an unknown ending or a path that cannot be written.
     """
     figure, axes = _canvas(path, (7, 4))
-    axes.step(cost, speed, where="post", color="#3b6ea5")
+    axes.step(cost, speed, where="pre", color="#3b6ea5")
     axes.set_xscale("log")
     axes.set_yscale("log")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter("")
     axes.set_xlabel("US dollars per million output tokens")
     axes.set_ylabel("tokens/s of one request")
     axes.set_title(title, fontsize=10)

@@ -1,23 +1,21 @@
 """Exact discrete search over all legal integer layouts.
 
-For a fixed set of degrees, speed falls and cost falls as the batch grows, so the fastest layout
+For a fixed set of degrees, speed and cost both fall as the batch grows, so the fastest layout
 within a budget has the smallest batch that meets it: a bisection over integers. Degrees whose
 speed at the least batch, which bounds theirs, is below the best found are removed unexamined.
 """
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 
 from .._errors import InfeasibleError, InputError
 from ..scenarios import Scenario
 from ..specs import Layout
+from ._space import MAX_ACCELERATORS, MAX_BATCH, Block, Space
 
-MAX_ACCELERATORS = 1024
-MAX_BATCH = 65536
-_CHUNK = 128
+_PART = 128
+_ROOMY = 16
 
 
 class Certified(eqx.Module):
@@ -29,91 +27,33 @@ class Certified(eqx.Module):
     cost: float
     """US dollars per million output tokens."""
     examined: int
-    """Layouts whose time was evaluated."""
+    """Distinct layouts whose speed and cost were evaluated."""
     pruned: int
-    """Layouts that monotonicity or a bound excluded."""
+    """Layouts that a bound on their degrees removed; the rest fell to monotonicity."""
     space_size: int
-    """Legal integer layouts that fit in memory."""
+    """Legal integer layouts that fit in memory and demand."""
     gap: float
     """Relative distance between the best known bound and `speed`; 0 when proven."""
     status: str
 
 
-@eqx.filter_jit
-def _evaluate(scenario: Scenario, layouts: Layout, batch: Array) -> tuple[Array, Array, Array]:
-    """(speed, cost, admissible) of each layout at each batch."""
-    at = eqx.tree_at(lambda x: x.batch, layouts, batch)
-    speed = scenario.speed(at)
-    fits = (scenario.memory_margin(at) >= 0.0) & (scenario.demand_margin(at, speed) >= 0.0)
-    return speed, scenario.cost_at_speed(at, speed), fits & (batch >= scenario.least_batch(at))
+class _Best:
+    """The best layout so far; ties go to the smaller second figure, then the smaller layout."""
 
+    def __init__(self) -> None:
+        self.key: tuple[float, ...] | None = None
+        self.layout: Layout | None = None
 
-@eqx.filter_jit
-def _last_true(
-    scenario: Scenario, layouts: Layout, low: Array, high: Array, what: Array, limit: Array
-) -> Array:
-    """Largest batch in [low, high] that is admissible (what = 0) or dearer than the limit
-    (what = 1) or at least as fast as it (what = 2); low - 1 where none. All are monotone."""
-
-    def holds(batch: Array) -> Array:
-        speed, cost, fits = _evaluate(scenario, layouts, batch)
-        return jnp.where(what == 0, fits, jnp.where(what == 1, cost > limit, speed >= limit))
-
-    def body(state: tuple[Array, Array]) -> tuple[Array, Array]:
-        good, bad = state
-        middle = jnp.floor((good + bad) / 2.0)
-        ok = holds(middle)
-        return jnp.where(ok, middle, good), jnp.where(ok, bad, middle)
-
-    def unfinished(state: tuple[Array, Array]) -> Array:
-        return jnp.any(state[1] - state[0] > 1.0)
-
-    start = (low - 1.0, jnp.maximum(high, low - 1.0) + 1.0)
-    return jax.lax.while_loop(unfinished, body, start)[0]
-
-
-class Space:
-    """Legal degrees with the range of batches that fit, in chunks of one shape."""
-
-    def __init__(self, scenario: Scenario, max_accelerators: int, max_batch: int) -> None:
-        self.scenario, self.examined = scenario, 0
-        self.layouts: list[tuple[Layout, np.ndarray, np.ndarray]] = []
-        self.steps = int(np.ceil(np.log2(max_batch + 1))) + 1
-        for layouts in scenario.degrees(max_accelerators):
-            low = np.asarray(scenario.least_batch(layouts))
-            if low.size == 0:
-                continue
-            high = np.asarray(self.bisect(layouts, low, np.full_like(low, float(max_batch)), 0, 0.0))
-            keep = high >= low
-            kept = jax.tree.map(lambda x, k=keep: jnp.asarray(np.asarray(x)[k]), layouts)
-            self.layouts.append((kept, low[keep], high[keep]))
-        self.size = int(sum((h - lo + 1).sum() for _, lo, h in self.layouts))
-
-    def bisect(
-        self, layouts: Layout, low: np.ndarray, high: np.ndarray, what: int, limit: float
-    ) -> np.ndarray:
-        padded, count = _pad(layouts, low, high)
-        layouts_, low_, high_ = padded
-        found = _last_true(
-            self.scenario, layouts_, low_, high_, jnp.asarray(what), jnp.asarray(limit, jnp.float64)
-        )
-        self.examined += count * self.steps
-        return np.asarray(found)[:count]
-
-    def evaluate(self, layouts: Layout, batch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        (layouts_, batch_, _), count = _pad(layouts, batch, batch)
-        speed, cost, _ = _evaluate(self.scenario, layouts_, batch_)
-        self.examined += count
-        return np.asarray(speed)[:count], np.asarray(cost)[:count]
-
-
-def _pad(layouts: Layout, low: np.ndarray, high: np.ndarray) -> tuple[tuple[Layout, Array, Array], int]:
-    """Repeat the last entry up to a power of two, so that few shapes are ever compiled."""
-    count = len(low)
-    size = max(_CHUNK, 1 << (count - 1).bit_length())
-    index = np.minimum(np.arange(size), count - 1)
-    wide = jax.tree.map(lambda x: jnp.asarray(np.asarray(x)[index]), layouts)
-    return (wide, jnp.asarray(low[index]), jnp.asarray(high[index])), count
+    def offer(
+        self, block: Block, index: np.ndarray, batch: np.ndarray, first: np.ndarray, second: np.ndarray
+    ) -> None:
+        degrees = block.take(index)
+        parts = (degrees.tensor, degrees.pipeline, degrees.draft_tokens, degrees.expert, degrees.data)
+        keys = (first, second, np.asarray(degrees.accelerators), *parts, batch)
+        i = int(np.lexsort(keys[::-1])[0])
+        key = tuple(float(k[i]) for k in keys)
+        if self.key is None or key < self.key:
+            self.key, self.layout = key, block.at(int(index[i]), batch[i])
 
 
 def certified_optimum(
@@ -133,7 +73,33 @@ def certified_optimum(
     """
     if not np.isfinite(budget) or budget <= 0:
         raise InputError(f"the budget must be a positive number of US dollars, got {budget}")
-    return _search(scenario, max_accelerators, max_batch, budget=float(budget))
+    space = legal_space(scenario, max_accelerators, max_batch)
+    best, pruned, cheapest = _Best(), 0, (np.inf, 0.0)
+    for block in space.blocks:
+        everything = np.arange(len(block))
+        bound, _, _ = space.evaluate(block, everything, block.low)
+        end_speed, end_cost, _ = space.evaluate(block, everything, block.high)
+        at = int(np.argmin(end_cost))
+        cheapest = min(cheapest, (float(end_cost[at]), float(end_speed[at])))
+        able = np.flatnonzero(end_cost <= budget)
+        order = able[np.argsort(-bound[able], kind="stable")]
+        done = 0
+        while done < len(order):
+            if best.key is not None and bound[order[done]] < -best.key[0]:
+                break
+            part = order[done : done + _PART]
+            batch = space.last(block, part, lambda s, c, fits: c > budget) + 1.0
+            speed, cost, _ = space.evaluate(block, part, batch)
+            best.offer(block, part, batch, -speed, cost)
+            done += len(part)
+        out = np.setdiff1d(everything, order[:done])
+        pruned += int((block.high[out] - block.low[out] + 1).sum())
+    if best.key is None:
+        raise InfeasibleError(
+            f"a budget of ${budget:g} per million tokens is unreachable: the cheapest layout "
+            f"costs ${cheapest[0]:.4g} at {cheapest[1]:.4g} tokens/s"
+        )
+    return _certified(best, space, pruned, by_speed=True)
 
 
 def cheapest_at_speed(
@@ -151,99 +117,81 @@ def cheapest_at_speed(
     """
     if not np.isfinite(speed) or speed <= 0:
         raise InputError(f"the speed must be a positive number of tokens/s, got {speed}")
-    return _search(scenario, max_accelerators, max_batch, speed=float(speed))
+    space = legal_space(scenario, max_accelerators, max_batch)
+    best, pruned, fastest = _Best(), 0, 0.0
+    for block in space.blocks:
+        everything = np.arange(len(block))
+        bound, _, _ = space.evaluate(block, everything, block.low)
+        fastest = max(fastest, float(bound.max()))
+        able = np.flatnonzero(bound >= speed)
+        if len(able):
+            batch = space.last(block, able, lambda s, c, fits: s >= speed)
+            found, cost, _ = space.evaluate(block, able, batch)
+            best.offer(block, able, batch, cost, -found)
+        out = np.setdiff1d(everything, able)
+        pruned += int((block.high[out] - block.low[out] + 1).sum())
+    if best.key is None:
+        raise InfeasibleError(
+            f"a speed of {speed:g} tokens/s is unreachable: the fastest layout gives {fastest:.4g}"
+        )
+    return _certified(best, space, pruned, by_speed=False)
 
 
-def _search(
-    scenario: Scenario,
-    max_accelerators: int,
-    max_batch: int,
-    budget: float | None = None,
-    speed: float | None = None,
-) -> Certified:
+def _certified(best: _Best, space: Space, pruned: int, by_speed: bool) -> Certified:
+    assert best.key is not None and best.layout is not None
+    first, second = best.key[:2]
+    speed, cost = (-first, second) if by_speed else (-second, first)
+    examined, size = space.examined, space.size
+    return Certified(best.layout, speed, cost, examined, pruned, size, 0.0, "optimal")
+
+
+def legal_space(scenario: Scenario, max_accelerators: int, max_batch: int) -> Space:
+    """The layouts that fit.
+
+    Raises:
+        InputError: for a limit below 1.
+        InfeasibleError: if there are none; the message says how much memory is missing.
+    """
+    for name, value in (("max_accelerators", max_accelerators), ("max_batch", max_batch)):
+        if value < 1:
+            raise InputError(f"{name} must be at least 1, got {value}")
     space = Space(scenario, max_accelerators, max_batch)
     if space.size == 0:
-        raise InfeasibleError(missing_memory(scenario, max_accelerators))
-    best: tuple[tuple[float, ...], Layout, float, float] | None = None
-    cheapest: tuple[float, float] | None = None
-    fastest = 0.0
-    for layouts, low, high in space.layouts:
-        least_cost_speed, least_cost = space.evaluate(layouts, high)
-        bound, _ = space.evaluate(layouts, low)
-        fastest = max(fastest, float(bound.max()))
-        at = int(np.argmin(least_cost))
-        if cheapest is None or least_cost[at] < cheapest[0]:
-            cheapest = (float(least_cost[at]), float(least_cost_speed[at]))
-        if budget is not None:
-            able = least_cost <= budget
-            order = np.flatnonzero(able)[np.argsort(-bound[able], kind="stable")]
-        else:
-            able = bound >= speed
-            order = np.flatnonzero(able)
-        for start in range(0, len(order), _CHUNK):
-            part = order[start : start + _CHUNK]
-            if budget is not None and best is not None and bound[part[0]] < -best[0][0]:
-                break
-            subset = jax.tree.map(lambda x, i=part: jnp.asarray(np.asarray(x)[i]), layouts)
-            if budget is not None:
-                batch = space.bisect(subset, low[part], high[part], 1, budget) + 1.0
-            else:
-                assert speed is not None
-                batch = space.bisect(subset, low[part], high[part], 2, speed)
-            s, c = space.evaluate(subset, batch)
-            best = _better(best, subset, batch, s, c, by_speed=budget is not None)
+        raise InfeasibleError(_missing_memory(scenario, max_accelerators))
+    return space
+
+
+def _missing_memory(scenario: Scenario, max_accelerators: int) -> str:
+    """How far the roomiest allowed layout is from fitting, and the smallest one that would."""
+    size = float(scenario.accelerator.hbm_size)
+    best = _margins(scenario, max_accelerators)
     if best is None:
-        assert cheapest is not None
-        raise InfeasibleError(_unreachable(budget, speed, cheapest, fastest))
-    _, layout, found_speed, found_cost = best
-    examined = min(space.examined, space.size)
-    return Certified(
-        layout, found_speed, found_cost, examined, space.size - examined, space.size, 0.0, "optimal"
+        return f"no legal layout exists on up to {max_accelerators} accelerators"
+    margin, layout = best
+    need = (size - float(np.max(margin))) / 1e9
+    text = (
+        f"the model fits on no allowed layout of up to {max_accelerators} accelerators: the "
+        f"roomiest needs {need:.4g} GB per accelerator, which has {size / 1e9:.4g} GB"
+    )
+    wider = _margins(scenario, max_accelerators * _ROOMY)
+    assert wider is not None
+    margin, layout = wider
+    fit = np.flatnonzero(margin >= 0.0)
+    if not len(fit):
+        return text + f"; none of up to {max_accelerators * _ROOMY} would fit"
+    i = fit[np.argmin(np.asarray(layout.accelerators)[fit])]
+    return text + (
+        f"; the smallest that would fit has {int(layout.accelerators[i])} accelerators "
+        f"(tensor {int(layout.tensor[i])}, pipeline {int(layout.pipeline[i])})"
     )
 
 
-def _better(
-    best: tuple[tuple[float, ...], Layout, float, float] | None,
-    layouts: Layout,
-    batch: np.ndarray,
-    speed: np.ndarray,
-    cost: np.ndarray,
-    by_speed: bool,
-) -> tuple[tuple[float, ...], Layout, float, float]:
-    fields = [np.asarray(x) for x in (layouts.tensor, layouts.pipeline, layouts.draft_tokens)]
-    first, second = (-speed, cost) if by_speed else (cost, -speed)
-    keys = (first, second, fields[0] * fields[1], *fields, batch)
-    i = int(np.lexsort(keys[::-1])[0])
-    key = tuple(float(k[i]) for k in keys)
-    if best is not None and best[0] <= key:
-        return best
-    one = jax.tree.map(lambda x: jnp.asarray(np.asarray(x)[i]), layouts)
-    one = eqx.tree_at(lambda x: x.batch, one, jnp.asarray(batch[i]))
-    return key, one, float(speed[i]), float(cost[i])
-
-
-def _unreachable(
-    budget: float | None, speed: float | None, cheapest: tuple[float, float], fastest: float
-) -> str:
-    if budget is not None:
-        return (
-            f"a budget of ${budget:g} per million tokens is unreachable: the cheapest layout costs "
-            f"${cheapest[0]:.4g} at {cheapest[1]:.4g} tokens/s"
-        )
-    return f"a speed of {speed:g} tokens/s is unreachable: the fastest layout gives {fastest:.4g}"
-
-
-def missing_memory(scenario: Scenario, max_accelerators: int) -> str:
-    """How far the roomiest allowed layout is from fitting."""
-    margins = []
+def _margins(scenario: Scenario, max_accelerators: int) -> tuple[np.ndarray, Layout] | None:
+    found = None
     for layouts in scenario.degrees(max_accelerators):
         if layouts.tensor.size:
-            margins.append(float(jnp.max(scenario.memory_margin(layouts))))
-    size = float(scenario.accelerator.hbm_size)
-    if not margins:
-        return f"no legal layout exists on up to {max_accelerators} accelerators"
-    return (
-        f"the model fits on no allowed layout of up to {max_accelerators} accelerators: the "
-        f"roomiest needs {(size - max(margins)) / 1e9:.4g} GB per accelerator, which has "
-        f"{size / 1e9:.4g} GB; allow more accelerators or fewer bits"
-    )
+            at = eqx.tree_at(lambda x: x.batch, layouts, jnp.asarray(scenario.least_batch(layouts)))
+            margin = np.asarray(scenario.memory_margin(at))
+            if found is None or margin.max() > found[0].max():
+                found = margin, at
+    return found

@@ -7,13 +7,12 @@ a known layout is dropped whole, any other is halved. What survives are all vert
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from .._errors import InfeasibleError
 from ..scenarios import Scenario
 from ..specs import Layout
-from ._exact import MAX_ACCELERATORS, MAX_BATCH, Space, missing_memory
+from ._exact import legal_space
+from ._space import MAX_ACCELERATORS, MAX_BATCH, Block, Space
 
 
 class Frontier(eqx.Module):
@@ -60,40 +59,28 @@ def certified_frontier(
     Raises:
         InfeasibleError: if the model fits on no allowed layout.
     """
-    space = Space(scenario, max_accelerators, max_batch)
-    if space.size == 0:
-        raise InfeasibleError(missing_memory(scenario, max_accelerators))
+    space = legal_space(scenario, max_accelerators, max_batch)
     stairs = _Staircase()
-    for family, (layouts, low, high) in enumerate(space.layouts):
-        _explore(space, stairs, family, layouts, low, high)
+    for number, block in enumerate(space.blocks):
+        _explore(space, stairs, number, block)
     rows = stairs.rows
-    points = [_row_layout(space.layouts[int(r[2])][0], int(r[3]), r[4]) for r in rows]
-    stacked = jax.tree.map(
-        lambda *x: np.stack([np.asarray(v) for v in x]),
-        *[Layout(*jax.tree.leaves(p)) for p in points],
-    )
+    points = [space.blocks[int(r[2])].at(int(r[3]), r[4]) for r in rows]
     kinds = tuple(p.partition for p in points)
+    fields = zip(*(jax.tree.leaves(p) for p in points), strict=True)
+    stacked = Layout(*(np.stack([np.asarray(v) for v in field]) for field in fields))
     return Frontier(rows[:, 0], rows[:, 1], stacked, kinds, space.examined, space.size)
 
 
-def _explore(
-    space: Space, stairs: _Staircase, family: int, layouts: Layout, low: np.ndarray, high: np.ndarray
-) -> None:
-    index, lo, hi = np.arange(len(low)), low, high
+def _explore(space: Space, stairs: _Staircase, number: int, block: Block) -> None:
+    index, lo, hi = np.arange(len(block)), block.low, block.high
     while len(index):
-        subset = jax.tree.map(lambda x, i=index: np.asarray(x)[i], layouts)
-        speed_lo, cost_lo = space.evaluate(subset, lo)
-        speed_hi, cost_hi = space.evaluate(subset, hi)
+        speed_lo, cost_lo, _ = space.evaluate(block, index, lo)
+        speed_hi, cost_hi, _ = space.evaluate(block, index, hi)
         for speed, cost, batch in ((speed_lo, cost_lo, lo), (speed_hi, cost_hi, hi)):
-            stairs.add(np.stack([speed, cost, np.full_like(speed, family), index, batch], axis=1))
+            stairs.add(np.stack([speed, cost, np.full_like(speed, number), index, batch], axis=1))
         open_ = (hi - lo > 1) & ~stairs.beats(speed_lo, cost_hi)
         index, lo, hi = index[open_], lo[open_] + 1, hi[open_] - 1
         middle = np.floor((lo + hi) / 2)
         right = middle < hi
         index = np.concatenate([index, index[right]])
         lo, hi = np.concatenate([lo, middle[right] + 1]), np.concatenate([middle, hi[right]])
-
-
-def _row_layout(layouts: Layout, index: int, batch: float) -> Layout:
-    one = jax.tree.map(lambda x: jnp.asarray(np.asarray(x)[index]), layouts)
-    return eqx.tree_at(lambda x: x.batch, one, jnp.asarray(batch))

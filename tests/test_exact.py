@@ -1,91 +1,93 @@
-"""The exact search equals a naive enumeration of every layout and batch."""
+"""The exact search and the frontier equal a naive NumPy enumeration of every layout."""
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxecon as je
 from jaxecon.optimum import audit
+from numpy_reference import table
+from random_questions import question, scenario_of
+
+SMALL = {"max_accelerators": 12, "max_batch": 48}
 
 
-def _scenario(seed):
-    rng = np.random.default_rng(seed)
-    heads = int(rng.choice([4, 6, 8]))
-    model = je.Model(
-        width=1024.0 * heads,
-        vocabulary=32000,
-        groups=(
-            je.LayerGroup(
-                int(rng.choice([8, 12])),
-                je.GroupedQueryAttention(heads * 4, heads, 128, 128),
-                je.DenseFeedForward(3072.0 * heads),
-            ),
-        ),
-    )
-    peak = je.PeakRates(10 ** rng.uniform(14, 15))
-    network = je.Network(10 ** rng.uniform(11, 12), 5e10, int(rng.choice([4, 8])))
-    accelerator = je.Accelerator(peak, 10 ** rng.uniform(12, 12.6), 8e10, network, 2.0 / 3600.0)
-    return je.Serving(model, accelerator, je.Workload(10 ** rng.uniform(2, 4)))
+def _first(rows, order):
+    return rows[np.lexsort(rows[:, order[::-1]].T * 1.0)[0]]
 
 
-def _naive(scenario, budget, most, max_batch):
-    best = None
-    for degrees in scenario.degrees(most):
-        for i in range(degrees.tensor.size):
-            batch = jnp.arange(1.0, max_batch + 1.0)
-            one = jax.tree.map(lambda x, i=i: jnp.full(max_batch, x[i]), degrees)
-            layout = je.Layout(one.tensor, one.pipeline, one.expert, one.data, batch, one.draft_tokens)
-            speed, cost = np.asarray(scenario.speed(layout)), np.asarray(scenario.cost(layout))
-            fits = np.asarray(scenario.memory_margin(layout)) >= 0
-            able = fits & (np.asarray(batch) >= float(degrees.pipeline[i])) & (cost <= budget)
-            for j in np.flatnonzero(able):
-                tensor, stages = float(degrees.tensor[i]), float(degrees.pipeline[i])
-                key = (-speed[j], cost[j], tensor * stages, tensor, stages, j + 1.0)
-                best = key if best is None or key < best else best
-    return best
-
-
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(200))
 def test_equals_naive_enumeration(seed):
-    scenario = _scenario(seed)
-    budget = float(10 ** np.random.default_rng(seed + 1000).uniform(-1.5, 1))
-    expected = _naive(scenario, budget, 8, 64)
-    if expected is None:
-        with pytest.raises(je.InfeasibleError, match="unreachable|fits on no"):
-            je.certified_optimum(scenario, budget, max_accelerators=8, max_batch=64)
+    q = question(seed)
+    scenario, rows = scenario_of(q), table(q, 12, 48)
+    able = rows[rows[:, 1] <= q["budget"]]
+    if not len(able):
+        with pytest.raises(je.InfeasibleError, match="unreachable" if len(rows) else "fits on no"):
+            je.certified_optimum(scenario, q["budget"], **SMALL)
         return
-    found = je.certified_optimum(scenario, budget, max_accelerators=8, max_batch=64)
+    able[:, 0] *= -1
+    expected = _first(able, [0, 1, 2, 3, 4, 5, 6])
+    found = je.certified_optimum(scenario, q["budget"], **SMALL)
     layout = found.layout
-    assert (float(layout.tensor), float(layout.pipeline), float(layout.batch)) == expected[3:]
+    degrees = [layout.accelerators, layout.tensor, layout.pipeline, layout.draft_tokens, layout.batch]
+    assert [float(x) for x in degrees] == expected[2:].tolist()
     assert found.speed == pytest.approx(-expected[0], rel=1e-12)
-    assert found.cost <= budget and found.gap == 0.0
+    assert found.cost == pytest.approx(expected[1], rel=1e-12)
+    assert found.space_size == len(rows) and found.gap == 0.0
+    assert found.examined <= found.space_size and found.cost <= q["budget"]
     audit(scenario, found)
 
 
-def test_inverse_question():
-    scenario = _scenario(0)
-    best = je.certified_optimum(scenario, 5.0, max_accelerators=8)
-    cheap = je.cheapest_at_speed(scenario, best.speed * 0.999, max_accelerators=8)
-    assert cheap.cost <= best.cost * (1 + 1e-12) and cheap.speed >= best.speed * 0.999
+@pytest.mark.parametrize("seed", range(40))
+def test_inverse_equals_naive_enumeration(seed):
+    q = question(seed)
+    scenario, rows = scenario_of(q), table(q, 12, 48)
+    if not len(rows):
+        return
+    target = float(np.quantile(rows[:, 0], 0.7))
+    able = rows[rows[:, 0] >= target]
+    able[:, 0] *= -1
+    expected = _first(able, [1, 0, 2, 3, 4, 5, 6])
+    found = je.cheapest_at_speed(scenario, target * (1 - 1e-12), **SMALL)
+    assert found.cost == pytest.approx(expected[1], rel=1e-12)
+    assert float(found.layout.batch) == expected[6]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_frontier_equals_naive_enumeration(seed):
+    q = question(seed)
+    rows = table(q, 12, 48)
+    if not len(rows):
+        return
+    rows = rows[np.lexsort((rows[:, 1], -rows[:, 0]))][:, :2]
+    lowest = np.minimum.accumulate(np.concatenate([[np.inf], rows[:-1, 1]]))
+    expected = rows[rows[:, 1] < lowest]
+    found = je.certified_frontier(scenario_of(q), **SMALL)
+    np.testing.assert_allclose(np.stack([found.speed, found.cost], 1), expected, rtol=1e-12)
+    assert np.all(np.diff(found.speed) < 0) and np.all(np.diff(found.cost) < 0)
 
 
 @pytest.mark.parametrize("budget", [0.0, -1.0, float("nan"), float("inf")])
 def test_bad_budget(budget):
     with pytest.raises(je.InputError, match="budget"):
-        je.certified_optimum(_scenario(0), budget)
+        je.certified_optimum(scenario_of(question(0)), budget)
 
 
-def test_unreachable_budget_says_the_cheapest():
+@pytest.mark.parametrize("speed", [0.0, -1.0, float("nan"), float("inf")])
+def test_bad_speed(speed):
+    with pytest.raises(je.InputError, match="speed"):
+        je.cheapest_at_speed(scenario_of(question(0)), speed)
+
+
+def test_unreachable_questions_say_the_nearest():
+    scenario = scenario_of(question(1))
     with pytest.raises(je.InfeasibleError, match="the cheapest layout costs"):
-        je.certified_optimum(_scenario(0), 1e-6, max_accelerators=8)
+        je.certified_optimum(scenario, 1e-9, **SMALL)
+    with pytest.raises(je.InfeasibleError, match="the fastest layout gives"):
+        je.cheapest_at_speed(scenario, 1e9, **SMALL)
 
 
 def test_no_room_says_how_much_is_missing():
-    scenario = je.Serving(
-        je.load_model("llama-3.1-405b"),
-        je.load_accelerator("h100-sxm", price_per_hour=2.0),
-        je.Workload(1000),
-    )
-    with pytest.raises(je.InfeasibleError, match="needs .* GB per accelerator"):
+    model, accelerator = je.load_model("llama-3.1-405b"), je.load_accelerator("h100-sxm")
+    scenario = je.Serving(model, accelerator, je.Workload(1000))
+    with pytest.raises(je.InfeasibleError, match="needs .* GB per accelerator.*smallest that would fit"):
         je.certified_optimum(scenario, 1.0, max_accelerators=1)

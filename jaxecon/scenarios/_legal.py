@@ -16,22 +16,28 @@ def tensor_degrees(model: Model, most: int) -> list[int]:
     Query heads divide evenly; key-value heads divide, or are replicated a whole number of
     times; hidden widths divide, into whole quantization blocks where there are any.
     """
-    return [t for t in range(1, most + 1) if all(_admits(model, g, t) for g in model.groups)]
+    rules = [rule for group in model.groups for rule in _rules(model, group)]
+    largest = min([most, *(whole for whole, how in rules if how == "divides")])
+    return [t for t in range(1, largest + 1) if all(_admits(rule, t) for rule in rules)]
 
 
-def _admits(model: Model, group: LayerGroup, degree: int) -> bool:
+def _rules(model: Model, group: LayerGroup) -> list[tuple[int, str]]:
+    """Pairs of a whole number and how a degree must go into it."""
     mixer, feed = group.mixer, group.feed_forward
+    rules = []
+    if isinstance(mixer, (GroupedQueryAttention, LatentAttention)):
+        rules.append((int(mixer.heads), "divides"))
     if isinstance(mixer, GroupedQueryAttention):
-        heads, shared = int(mixer.heads), int(mixer.kv_heads)
-        if heads % degree or (shared % degree and degree % shared):
-            return False
-    if isinstance(mixer, LatentAttention) and int(mixer.heads) % degree:
-        return False
+        rules.append((int(mixer.kv_heads), "divides or multiplies"))
     if isinstance(feed, (DenseFeedForward, MixtureOfExperts)):
-        hidden = int(feed.hidden)
-        if hidden % degree or (model.precision.block and (hidden // degree) % model.precision.block):
-            return False
-    return True
+        hidden, block = int(feed.hidden), model.precision.block or 1
+        rules.append((hidden // block if hidden % block == 0 else 1, "divides"))
+    return rules
+
+
+def _admits(rule: tuple[int, str], degree: int) -> bool:
+    whole, how = rule
+    return whole % degree == 0 or (how == "divides or multiplies" and degree % whole == 0)
 
 
 def pipeline_degrees(model: Model, most: int) -> list[int]:

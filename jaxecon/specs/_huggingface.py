@@ -14,9 +14,7 @@ from ._hf_precision import precision
 from ._model import Model
 
 
-def model_from_config(
-    config: Mapping[str, Any], name: str, source: str, **precisions: float | None
-) -> Model:
+def model_from_config(config: Mapping[str, Any], name: str, source: str, **precisions: float | None) -> Model:
     """A `Model` from the fields of a config as found.
 
     Args:

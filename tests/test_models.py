@@ -13,6 +13,7 @@ COUNTS = {
     "llama-2-7b": (6_738_415_616, 524_288),
     "llama-2-70b": (68_976_648_192, 327_680),
     "qwen3-4b": (4_022_468_096, 147_456),
+    "deepseek-v3": (671_026_419_200, 70_272),
     "mixtral-8x7b-v0.1": (46_702_792_704, 131_072),
 }
 GOOD = {
@@ -36,6 +37,26 @@ def test_catalogue_loads_whole():
     assert len(je.list_models()) >= 40
     for name in je.list_models():
         assert float(je.load_model(name).total_parameters) > 0
+
+
+def test_windowed_layers_keep_only_their_window():
+    sparse = je.load_model("gpt-oss-120b", kv_bits=8)
+    assert float(sparse.kv_cache_bytes(65_935)) / 2**30 == pytest.approx(1.134, abs=5e-4)
+    gemma = je.load_model("gemma-3-27b-it")
+    everything = 62 * 2 * 16 * 128 * 2 * 131_072
+    assert float(gemma.kv_cache_bytes(131_072)) / everything == pytest.approx(0.168, abs=5e-4)
+
+
+def test_no_experts_means_dense(tmp_path):
+    for value in (None, 0):
+        config = GOOD | {"model_type": "qwen3_moe", "num_experts": value}
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        assert len(je.load_model(tmp_path).groups) == 1
+
+
+def test_unknown_activation_is_no_reason_to_refuse(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(GOOD | {"hidden_act": "newfangled"}))
+    assert float(je.load_model(tmp_path).total_parameters) > 0
 
 
 def test_counts_equal_the_table(reference):
@@ -90,3 +111,51 @@ def test_bad_precision(bits):
 def test_unknown_name_has_nearest():
     with pytest.raises(je.InputError, match="llama-3.1-70b"):
         je.load_model("lama-3.1-70b")
+
+
+PRECISIONS = [
+    ({"quant_method": "fp8", "weight_block_size": [128, 128]}, (1.0, 1.0, 8, 128)),
+    ({"quant_method": "fp8"}, (1.0, 1.0, 8, None)),
+    ({"quant_method": "mxfp4"}, (2.0, 4.25 / 8, 16, None)),
+    ({"quant_method": "awq", "bits": 4, "group_size": 128}, (4.125 / 8, 4.125 / 8, 16, None)),
+    ({"quant_method": "gptq", "bits": 4, "group_size": -1}, (0.5, 0.5, 16, None)),
+    ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, (4.5 / 8, 4.5 / 8, 4, None)),
+    (
+        {
+            "quant_method": "compressed-tensors",
+            "config_groups": {"group_0": {"weights": {"num_bits": 4, "group_size": 32}}},
+        },
+        (4.5 / 8, 4.5 / 8, 16, None),
+    ),
+]
+
+
+@pytest.mark.parametrize(("block", "expected"), PRECISIONS)
+def test_quantization_blocks_state_the_precision(tmp_path, block, expected):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(GOOD | {"quantization_config": block}))
+    found = je.load_model(path).precision
+    assert (float(found.weight), float(found.expert), found.compute_bits, found.block) == expected
+    assert float(found.embedding) == 2.0 and float(found.kv) == 2.0
+    wide = je.load_model(path, weight_bits=16).precision
+    assert (float(wide.weight), wide.compute_bits, wide.block) == (2.0, 16, None)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"model_type": "qwen3_moe", "num_experts": 8, "mlp_only_layers": [1]}, "mlp_only_layers"),
+        ({"model_type": "qwen3_moe", "num_experts": 8, "decoder_sparse_step": 2}, "decoder_sparse_step"),
+        ({"model_type": "mixtral", "num_local_experts": 2, "num_experts_per_tok": 4}, "exceeds"),
+        ({"model_type": "mixtral", "num_local_experts": 2}, "num_experts_per_tok"),
+        ({"quantization_config": 4}, "quantization_config"),
+        ({"quantization_config": {"quant_method": "awq"}}, "bits"),
+        ({"quantization_config": {"quant_method": "modelopt"}}, "quant_algo"),
+        ({"tie_word_embeddings": "yes"}, "tie_word_embeddings"),
+    ],
+)
+def test_bad_combinations(tmp_path, change, named):
+    config = GOOD | {"moe_intermediate_size": 32} | change
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(je.InputError, match=named):
+        je.load_model(tmp_path)

@@ -37,6 +37,13 @@ def answer(scenario: Serving, name: str, budget: float, max_accelerators: int) -
     }
 
 
+def _repository(scenario: Serving, name: str) -> str:
+    """The name under which engines find the model."""
+    words = scenario.model.source.split()
+    prefix = "https://huggingface.co/"
+    return words[0].removeprefix(prefix) if words and words[0].startswith(prefix) else name
+
+
 def show(result: dict[str, Any], model: str, accelerator: str) -> None:
     """Print an answer as tables."""
     console = Console()

@@ -8,6 +8,7 @@ from typing import Any
 from .._errors import InputError, nearest
 from ._huggingface import model_from_config
 from ._model import Model
+from ._model_toml import model_from_description
 
 
 def configs_dir() -> Path:
@@ -23,10 +24,10 @@ def list_models() -> tuple[str, ...]:
 
 
 def load_model(name_or_path: str | Path, **precisions: float | None) -> Model:
-    """A model by catalogue name, or from a Hugging Face config.json or its folder.
+    """A model by catalogue name, or from a Hugging Face config.json or its folder, or a TOML.
 
     Args:
-        name_or_path: a catalogue name, the path of a config.json or TOML, or a folder.
+        name_or_path: a catalogue name, the path of a config.json, of a TOML, or a folder.
         **precisions: weight_bits, kv_bits, activation_bits, embedding_bits, compute_bits.
 
     Raises:
@@ -37,12 +38,14 @@ def load_model(name_or_path: str | Path, **precisions: float | None) -> Model:
     named = configs_dir() / "models" / f"{text.lower()}.toml"
     if path.is_dir():
         path = path / "config.json"
+    if not path.is_file() and named.is_file() and "/" not in text:
+        path = named
     if path.is_file():
-        return model_from_config(read_mapping(path), path.stem, str(path), **precisions)
-    if named.is_file() and "/" not in text:
-        facts = read_mapping(named)
-        source = str(facts.pop("source", ""))
-        return model_from_config(facts, named.stem, source, **precisions)
+        facts = read_mapping(path)
+        source = str(facts.pop("source", path)) if path.suffix == ".toml" else str(path)
+        name = path.parent.name if path.name == "config.json" else path.stem
+        read = model_from_description if "layers" in facts else model_from_config
+        return read(facts, name, source, **precisions)
     if path.suffix in (".json", ".toml") or "/" in text:
         raise InputError(f"no model file at '{text}'")
     raise InputError(f"unknown model '{text}'; {nearest(text, list_models())}")

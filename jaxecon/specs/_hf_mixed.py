@@ -28,10 +28,22 @@ def simple(f: Fields, kind: str) -> Stack:
         wide_norms=mini and f.flag("use_qk_norm"),
         window=window,
     )
-    if f.text.get("mlp_only_layers") or f.whole("decoder_sparse_step", 1) != 1:
-        raise InputError("'mlp_only_layers' and 'decoder_sparse_step' above 1 are not supported")
+    _every_layer_sparse(f)
     feed = experts(f, key, hidden, router_bias=mini and f.flag("use_routing_bias"))
     return Stack(d, [LayerGroup(layers, mixer, feed, 2 * d)], d)
+
+
+def _every_layer_sparse(f: Fields) -> None:
+    """Refuse configs that interleave dense layers in ways these families do not count.
+
+    Raises:
+        InputError: naming the field.
+    """
+    for key in ("decoder_sparse_step", "moe_layer_freq"):
+        if f.whole(key, 1) != 1:
+            raise InputError(f"'{key}' above 1 is not supported, got {f.text[key]!r}")
+    if f.text.get("mlp_only_layers"):
+        raise InputError(f"'mlp_only_layers' is not supported, got {f.text['mlp_only_layers']!r:.60}")
 
 
 def dbrx(f: Fields, kind: str) -> Stack:
@@ -53,21 +65,18 @@ def deepseek(f: Fields, kind: str) -> Stack:
         )
     else:
         mixer = latent(f, indexed=kind == "glm_moe_dsa")
-    hidden = f.whole("moe_intermediate_size")
-    feed = experts(
-        f,
-        "n_routed_experts",
-        hidden,
-        shared=hidden * f.count("n_shared_experts"),
-        router_bias=kind not in ("deepseek", "deepseek_v2"),
-    )
-    dense = min(f.count("first_k_dense_replace"), layers)
-    groups = [
-        LayerGroup(n, mixer, half, 2 * d)
-        for n, half in ((dense, DenseFeedForward(f.whole("intermediate_size"))), (layers - dense, feed))
-        if n
-    ]
-    return Stack(d, groups, d)
+    _every_layer_sparse(f)
+    parts: list[tuple[int, FeedForward]] = []
+    dense = min(f.count("first_k_dense_replace"), layers) if f.count("n_routed_experts") else layers
+    if dense:
+        parts.append((dense, DenseFeedForward(f.whole("intermediate_size"))))
+    if dense < layers:
+        hidden = f.whole("moe_intermediate_size")
+        shared = hidden * f.count("n_shared_experts")
+        corrected = kind not in ("deepseek", "deepseek_v2")
+        feed = experts(f, "n_routed_experts", hidden, shared=shared, router_bias=corrected)
+        parts.append((layers - dense, feed))
+    return Stack(d, [LayerGroup(n, mixer, half, 2 * d) for n, half in parts], d)
 
 
 def qwen_next(f: Fields, kind: str) -> Stack:
@@ -76,13 +85,13 @@ def qwen_next(f: Fields, kind: str) -> Stack:
     types = f.per_layer("layer_types", layers)
     full = layers // f.whole("full_attention_interval", 4)
     full = types.count("full_attention") if types else full
-    feed = experts(
-        f,
-        "num_experts",
-        f.whole("moe_intermediate_size"),
-        vectors=d,
-        shared=f.whole("shared_expert_intermediate_size"),
-    )
+    _every_layer_sparse(f)
+    feed: FeedForward
+    if f.count("num_experts"):
+        hidden, shared = f.whole("moe_intermediate_size"), f.whole("shared_expert_intermediate_size")
+        feed = experts(f, "num_experts", hidden, vectors=d, shared=shared)
+    else:
+        feed = DenseFeedForward(f.whole("intermediate_size"))
     mixer = attention(f, d, gate=f.flag("attn_output_gate", True), head_norms=True)
     pairs: list[tuple[int, Mixer]] = [(full, mixer), (layers - full, delta_net(f))]
     return Stack(d, [LayerGroup(n, m, feed, 2 * d) for n, m in pairs if n], d)

@@ -19,11 +19,12 @@ class _Stored(NamedTuple):
     block: int | None = None
 
 
-def precision(quantization: Any, chosen: Mapping[str, float | None]) -> Precision:
+def precision(quantization: Any, chosen: Mapping[str, float | None], state_bits: float = 16.0) -> Precision:
     """The checkpoint's precision, unless a keyword says otherwise.
 
     Embeddings and head stay at 16 bits. 8-bit weights are multiplied at the 8-bit peak;
-    narrower ones are widened to 16 bits first.
+    narrower ones are widened to 16 bits first. A quantization block of the checkpoint holds only
+    for its own number of bits.
 
     Raises:
         InputError: for an unknown method or a number of bits out of range.
@@ -42,7 +43,8 @@ def precision(quantization: Any, chosen: Mapping[str, float | None]) -> Precisio
         activation=bits.get("activation_bits", 16.0) / 8,
         kv=bits.get("kv_bits", 16.0) / 8,
         compute_bits=int(bits.get("compute_bits", default)),
-        block=stored.block,
+        state=state_bits / 8,
+        block=stored.block if weight == stored.weight else None,
     )
 
 
@@ -73,13 +75,25 @@ def _stored(block: Any) -> _Stored:
         return _Stored(8.0, 8.0, 8, int(_positive("weight_block_size", size[0])))
     if method == "mxfp4":
         return _Stored(16.0, 4.25)
+    if method == "modelopt":
+        return _modelopt(block)
     if method in ("awq", "gptq"):
         width = _scaled(block.get("bits"), block.get("group_size"), "bits")
         return _Stored(width, width)
     if method == "compressed-tensors":
         return _compressed(block)
-    known = ("fp8", "mxfp4", "awq", "gptq", "compressed-tensors")
+    known = ("fp8", "mxfp4", "awq", "gptq", "compressed-tensors", "modelopt")
     raise InputError(f"'quant_method' {method!r} is not supported; {nearest(str(method), known)}")
+
+
+def _modelopt(block: Mapping[str, Any]) -> _Stored:
+    """FP8, or NVFP4 with one 8-bit scale per 16 weights, multiplied at the 4-bit peak."""
+    algorithm = str(block.get("quant_algo")).upper()
+    if algorithm == "FP8":
+        return _Stored(8.0, 8.0, 8)
+    if algorithm == "NVFP4":
+        return _Stored(4.5, 4.5, 4)
+    raise InputError(f"'quant_algo' {block.get('quant_algo')!r} is not supported; valid: FP8, NVFP4")
 
 
 def _positive(key: str, value: Any) -> float:

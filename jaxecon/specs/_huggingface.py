@@ -33,8 +33,9 @@ def model_from_config(config: Mapping[str, Any], name: str, source: str, **preci
     kind = text.get("model_type")
     if not isinstance(kind, str) or kind not in FAMILIES:
         raise InputError(
-            f"model_type {kind!r} is not supported; {nearest(str(kind), FAMILIES)} "
-            "A model may also be built by hand from jaxecon.Model and its layer groups"
+            f"model_type {kind!r} is not supported; {nearest(str(kind), FAMILIES)} Supported: "
+            f"{', '.join(sorted(FAMILIES))}. Any other model can be described by hand as a TOML "
+            "table with [[layers]] (see README.md)"
         )
     fields = Fields(text, config)
     stack = FAMILIES[kind](fields, kind)
@@ -43,13 +44,19 @@ def model_from_config(config: Mapping[str, Any], name: str, source: str, **preci
         width=stack.width,
         vocabulary=fields.whole("vocab_size", stack.vocabulary),
         groups=tuple(stack.groups),
-        precision=precision(quantization, precisions),
+        precision=precision(quantization, precisions, _state_bits(text)),
         other_parameters=stack.other,
         tied=fields.flag("tie_word_embeddings", stack.tied),
         name=name,
         max_context=_longest(fields),
         source=source,
     )
+
+
+def _state_bits(text: Mapping[str, Any]) -> float:
+    """Bits per element of recurrent state: 32 where the config says so, else 16."""
+    kinds = (text.get("mamba_ssm_cache_dtype"), text.get("mamba_ssm_dtype"))
+    return 32.0 if "float32" in kinds else 16.0
 
 
 def _longest(fields: Fields) -> int | None:

@@ -7,12 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from .._errors import InputError
+from . import _options as o
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
-
-ModelName = Annotated[str, typer.Option("--model", help="Catalogue name or config.json.")]
-AcceleratorName = Annotated[str, typer.Option("--accelerator", help="Catalogue name or TOML.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.callback()
@@ -22,104 +19,185 @@ def _root() -> None:
 
 @app.command()
 def optimize(
-    model: ModelName,
-    accelerator: AcceleratorName,
+    model: o.ModelName,
+    accelerator: o.AcceleratorName,
     budget: Annotated[float, typer.Option(help="US dollars per million output tokens.")],
-    context: Annotated[float, typer.Option(help="Tokens in the cache on average.")] = 4096.0,
-    output: Annotated[float, typer.Option(help="Tokens generated per request.")] = 512.0,
-    weight_bits: Annotated[float | None, typer.Option(help="Bits per weight.")] = None,
-    kv_bits: Annotated[float | None, typer.Option(help="Bits per cached element.")] = None,
-    price_per_hour: Annotated[float | None, typer.Option(help="US dollars per accelerator.")] = None,
-    max_accelerators: Annotated[int, typer.Option(min=1, help="Largest replica.")] = 1024,
-    plot: Annotated[Path | None, typer.Option(help="Picture: .png, .svg or .pdf.")] = None,
-    as_json: Json = False,
+    context: o.Context = 4096.0,
+    output: o.Output = 512.0,
+    demand: o.Demand = None,
+    weight_bits: o.WeightBits = None,
+    kv_bits: o.KvBits = None,
+    price_per_hour: o.PricePerHour = None,
+    draft: o.Draft = None,
+    acceptance: o.Acceptance = 0.7,
+    max_draft_tokens: o.MaxDraft = 8,
+    reserve: o.Reserve = 0.1,
+    max_accelerators: o.MaxAccelerators = 1024,
+    plot: o.Plot = None,
+    as_json: o.Json = False,
+    as_csv: o.Csv = False,
 ) -> None:
     """The fastest legal layout within a budget, certified by exact search."""
-    from ._optimize import answer, show
+    options = _shared(locals())
+    _check_picture(plot)
+    from ._optimize import answer
+    from ._question import question, working
 
-    from ..specs import Workload, load_accelerator, load_model
-    from ..scenarios import Serving
+    with working("searching all legal layouts"):
+        result = answer(question(model, accelerator, **options), model, budget, max_accelerators)
+    _deliver(result, model, accelerator, plot, as_json, as_csv)
 
-    scenario = Serving(
-        load_model(model, weight_bits=weight_bits, kv_bits=kv_bits),
-        load_accelerator(accelerator, price_per_hour=price_per_hour),
-        Workload(context=context, output=output),
-    )
-    result = answer(scenario, model, budget, max_accelerators)
-    if plot is not None:
-        from ..report._picture import step_picture
 
-        parts = {k: v for k, v in result["step_time_s"].items() if k != "total"}
-        speed, cost = result["speed_tokens_per_s"], result["cost_usd_per_million_tokens"]
-        title = f"{model} on {result['layout']['accelerators']} x {accelerator}: "
-        step_picture(parts, title + f"{speed:.1f} tokens/s at ${cost:.2f} per million tokens", plot)
-    if as_json:
-        typer.echo(json.dumps(result, indent=2))
-    else:
-        show(result, model, accelerator)
+@app.command()
+def explain(
+    model: o.ModelName,
+    accelerator: o.AcceleratorName,
+    layout: Annotated[str, typer.Option(help="For example tensor=8,pipeline=1,batch=32.")],
+    context: o.Context = 4096.0,
+    output: o.Output = 512.0,
+    weight_bits: o.WeightBits = None,
+    kv_bits: o.KvBits = None,
+    price_per_hour: o.PricePerHour = None,
+    draft: o.Draft = None,
+    acceptance: o.Acceptance = 0.7,
+    reserve: o.Reserve = 0.1,
+    plot: o.Plot = None,
+    as_json: o.Json = False,
+    as_csv: o.Csv = False,
+) -> None:
+    """The breakdown of time and the memory ledger of one layout."""
+    options = _shared(locals())
+    _check_picture(plot)
+    from ._explain import explain as explained, layout_of
+    from ._question import question
+
+    result = explained(question(model, accelerator, **options), layout_of(layout), model)
+    _deliver(result, model, accelerator, plot, as_json, as_csv)
 
 
 @app.command()
 def frontier(
-    model: ModelName,
-    accelerator: AcceleratorName,
-    context: Annotated[float, typer.Option(help="Tokens in the cache on average.")] = 4096.0,
-    output: Annotated[float, typer.Option(help="Tokens generated per request.")] = 512.0,
-    weight_bits: Annotated[float | None, typer.Option(help="Bits per weight.")] = None,
-    kv_bits: Annotated[float | None, typer.Option(help="Bits per cached element.")] = None,
-    price_per_hour: Annotated[float | None, typer.Option(help="US dollars per accelerator.")] = None,
-    max_accelerators: Annotated[int, typer.Option(min=1, help="Largest replica.")] = 1024,
-    plot: Annotated[Path | None, typer.Option(help="Picture: .png, .svg or .pdf.")] = None,
-    as_json: Json = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    model: o.ModelName,
+    accelerator: o.AcceleratorName,
+    context: o.Context = 4096.0,
+    output: o.Output = 512.0,
+    demand: o.Demand = None,
+    weight_bits: o.WeightBits = None,
+    kv_bits: o.KvBits = None,
+    price_per_hour: o.PricePerHour = None,
+    draft: o.Draft = None,
+    acceptance: o.Acceptance = 0.7,
+    max_draft_tokens: o.MaxDraft = 8,
+    reserve: o.Reserve = 0.1,
+    max_accelerators: o.MaxAccelerators = 1024,
+    plot: o.Plot = None,
+    as_json: o.Json = False,
+    as_csv: o.Csv = False,
 ) -> None:
-    """Every layout that no other beats in both speed and cost."""
-    from ._frontier import rows_of, show_frontier
-
+    """Every layout that no other beats in both speed and cost; compare several with commas."""
+    options = _shared(locals())
+    _check_picture(plot)
     from ..optimum import certified_frontier
-    from ..scenarios import Serving
-    from ..specs import Workload, load_accelerator, load_model
+    from ..report._picture import frontier_picture
+    from ._frontier import rows_of, show_frontier
+    from ._question import csv_text, question, working
 
-    scenario = Serving(
-        load_model(model, weight_bits=weight_bits, kv_bits=kv_bits),
-        load_accelerator(accelerator, price_per_hour=price_per_hour),
-        Workload(context=context, output=output),
-    )
-    found = certified_frontier(scenario, max_accelerators=max_accelerators)
-    rows = rows_of(found)
+    curves, rows, size = {}, [], 0
+    for m in model.split(","):
+        for a in accelerator.split(","):
+            with working(f"searching all layouts of {m} on {a}"):
+                scenario = question(m, a, **options)
+                found = certified_frontier(scenario, max_accelerators=max_accelerators)
+            curves[f"{m} on {a}"] = (found.cost, found.speed)
+            rows += rows_of(found, m, a)
+            size += found.space_size
     if plot is not None:
-        from ..report._picture import frontier_picture
-
-        title = f"{model} on {accelerator}: the fastest legal layout at each cost"
-        frontier_picture(found.speed, found.cost, title, plot)
+        frontier_picture(curves, plot)
     if as_json:
         typer.echo(json.dumps(rows))
     elif as_csv:
-        typer.echo(",".join(rows[0]))
-        for row in rows:
-            typer.echo(",".join(str(v) for v in row.values()))
+        typer.echo(csv_text(rows))
     else:
-        show_frontier(rows, found.space_size)
+        show_frontier(rows, size)
 
 
 @app.command()
-def models(as_json: Json = False) -> None:
-    """Names of the models in the catalogue."""
-    from ..specs import list_models
+def evaluate(
+    points: Annotated[Path, typer.Argument(help="CSV of layouts; columns in the manual below.")],
+    out: Annotated[Path | None, typer.Option(help="CSV file to write instead of printing.")] = None,
+    as_json: o.Json = False,
+) -> None:
+    """Many layouts at once, CSV to CSV.
 
-    _print_names(list_models(), as_json)
+    Columns: model, accelerator, tensor, batch, and optionally pipeline, draft_tokens, context,
+    output, weight_bits, kv_bits, price_per_hour.
+    """
+    from ._evaluate import evaluate_file
+    from ._question import csv_text, working
+
+    with working("evaluating layouts"):
+        rows = evaluate_file(points)
+    text = json.dumps(rows) if as_json else csv_text(rows)
+    if out is None:
+        typer.echo(text)
+        return
+    try:
+        out.write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot write '{out}': {error.strerror}") from error
 
 
 @app.command()
-def accelerators(as_json: Json = False) -> None:
-    """Names of the accelerators in the catalogue."""
-    from ..specs import list_accelerators
+def models(as_json: o.Json = False) -> None:
+    """The models of the catalogue, with parameters and sources."""
+    from ._catalogue import model_rows, show_rows
 
-    _print_names(list_accelerators(), as_json)
+    rows = model_rows()
+    typer.echo(json.dumps(rows)) if as_json else show_rows(rows)
 
 
-def _print_names(names: tuple[str, ...], as_json: bool) -> None:
-    typer.echo(json.dumps(names) if as_json else "\n".join(names))
+@app.command()
+def accelerators(as_json: o.Json = False) -> None:
+    """The accelerators of the catalogue, with memory, bandwidth, price and sources."""
+    from ._catalogue import accelerator_rows, show_rows
+
+    rows = accelerator_rows()
+    typer.echo(json.dumps(rows)) if as_json else show_rows(rows)
+
+
+_SHARED = (
+    "context output demand weight_bits kv_bits price_per_hour draft acceptance max_draft_tokens reserve"
+).split()
+
+
+def _shared(values: dict[str, Any]) -> dict[str, Any]:
+    """The options that make up a scenario."""
+    return {k: values[k] for k in _SHARED if k in values}
+
+
+def _check_picture(path: Path | None) -> None:
+    if path is not None:
+        from ..report._picture import check_path
+
+        check_path(path)
+
+
+def _deliver(
+    result: dict[str, Any], model: str, accelerator: str, plot: Path | None, as_json: bool, as_csv: bool
+) -> None:
+    from ._optimize import flat, show
+    from ._question import csv_text
+
+    if plot is not None:
+        from ..report._picture import step_picture
+
+        step_picture(result, f"{model} on {result['layout']['accelerators']} x {accelerator}", plot)
+    if as_json:
+        typer.echo(json.dumps(result, indent=2))
+    elif as_csv:
+        typer.echo(csv_text([flat(result)]))
+    else:
+        show(result, model, accelerator)
 
 
 def main() -> Any:

@@ -1,62 +1,88 @@
 """Pictures; matplotlib is loaded only here."""
 
+import os
 from pathlib import Path
 from typing import Any
 
 from .._errors import InputError
 
 
-def step_picture(parts: dict[str, float], title: str, path: Path) -> None:
-    """Bars of the parts of a step, in milliseconds, written whole or not at all.
+def check_path(path: Path) -> None:
+    """Refuse a picture that could not be written, before any work is done.
+
+    Raises:
+        InputError: for an unknown ending, a missing folder, or one that cannot be written to.
+    """
+    if path.suffix not in (".png", ".svg", ".pdf"):
+        raise InputError(f"a picture ends in .png, .svg or .pdf, got '{path.name}'")
+    if not path.parent.is_dir():
+        raise InputError(f"cannot write '{path}': the folder does not exist")
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise InputError(f"cannot write '{path}': not permitted")
+
+
+def step_picture(result: dict[str, Any], title: str, path: Path) -> None:
+    """Parts of a step in milliseconds beside the uses of memory in GB.
 
     Raises:
         InputError: for an unknown ending or a path that cannot be written.
     """
-    figure, axes = _canvas(path, (7, 3))
-    names = list(parts)
-    values = [1e3 * parts[n] for n in names]
-    bars = axes.barh(names, values, color="#3b6ea5")
-    axes.bar_label(bars, fmt="%.3g ms", padding=3)
-    axes.invert_yaxis()
-    axes.margins(x=0.15)
-    axes.set_xlabel("milliseconds per step (arithmetic and memory overlap)")
-    axes.set_title(title, fontsize=10)
-    axes.spines[["top", "right"]].set_visible(False)
+    figure, (left, right) = _canvas(path, (10, 3.2), 2)
+    parts = {k: 1e3 * v for k, v in result["step_time_s"].items() if k != "total"}
+    total = 1e3 * result["step_time_s"]["total"]
+    _bars(left, parts, "ms", f"one step: {total:.3g} ms (arithmetic and memory overlap)")
+    uses = {k: v / 1e9 for k, v in result["memory_bytes"].items() if k != "capacity"}
+    capacity = result["memory_bytes"]["capacity"] / 1e9
+    _bars(right, uses, "GB", f"memory of one accelerator: {capacity:.4g} GB")
+    speed, cost = result["speed_tokens_per_s"], result["cost_usd_per_million_tokens"]
+    figure.suptitle(f"{title}: {speed:.1f} tokens/s at ${cost:.2f} per million tokens", fontsize=11)
     _save(figure, path)
 
 
-def frontier_picture(speed: Any, cost: Any, title: str, path: Path) -> None:
-    """Speed (tokens/s) against cost (US dollars per million tokens), both logarithmic.
+def _bars(axes: Any, values: dict[str, float], unit: str, title: str) -> None:
+    bars = axes.barh([k.replace("_", " ") for k in values], list(values.values()), color="#3b6ea5")
+    axes.bar_label(bars, fmt=f"%.3g {unit}", padding=3)
+    axes.invert_yaxis()
+    axes.margins(x=0.2)
+    axes.set_xlabel(unit)
+    axes.set_title(title, fontsize=10)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def frontier_picture(curves: dict[str, tuple[Any, Any]], path: Path) -> None:
+    """Curves of (cost, speed), both axes logarithmic, each labelled at its end.
 
     Raises:
         InputError: for an unknown ending or a path that cannot be written.
     """
-    figure, axes = _canvas(path, (7, 4))
-    axes.step(cost, speed, where="pre", color="#3b6ea5")
+    figure, axes = _canvas(path, (7.5, 4.2))
+    for name, (cost, speed) in curves.items():
+        (line,) = axes.step(cost, speed, where="pre")
+        place = {"xytext": (6, 0), "textcoords": "offset points", "va": "center", "fontsize": 9}
+        axes.annotate(name, (cost[0], speed[0]), color=line.get_color(), **place)
     axes.set_xscale("log")
     axes.set_yscale("log")
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter("{x:g}")
         axis.set_minor_formatter("")
+    left, right = axes.get_xlim()
+    axes.set_xlim(left, right * (right / left) ** 0.3)
     axes.set_xlabel("US dollars per million output tokens")
     axes.set_ylabel("tokens/s of one request")
-    axes.set_title(title, fontsize=10)
-    axes.grid(alpha=0.3)
+    axes.set_title("the fastest legal layout at each cost", fontsize=10)
+    axes.grid(alpha=0.3, which="both")
     axes.spines[["top", "right"]].set_visible(False)
     _save(figure, path)
 
 
-def _canvas(path: Path, size: tuple[float, float]) -> tuple[Any, Any]:
-    if path.suffix not in (".png", ".svg", ".pdf"):
-        raise InputError(f"a picture ends in .png, .svg or .pdf, got '{path.name}'")
-    if not path.parent.is_dir():
-        raise InputError(f"cannot write '{path}': the folder does not exist")
+def _canvas(path: Path, size: tuple[float, float], columns: int = 1) -> tuple[Any, Any]:
+    check_path(path)
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    return plt.subplots(figsize=size, layout="constrained")
+    return plt.subplots(1, columns, figsize=size, layout="constrained")
 
 
 def _save(figure: Any, path: Path) -> None:

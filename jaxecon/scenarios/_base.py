@@ -62,3 +62,11 @@ def expected_tokens(acceptance: Array, draft_tokens: Array) -> Array:
     Source: Leviathan et al. 2023 (arXiv:2211.17192), equation 1.
     """
     return geometric_sum(scalar(acceptance), draft_tokens + 1.0)
+
+
+@eqx.filter_jit
+def evaluate_layouts(scenario: Scenario, layouts: Layout) -> tuple[Array, Array, Array, Array]:
+    """(speed, cost, step time, free bytes per accelerator) of layouts with array fields."""
+    speed = scenario.speed(layouts)
+    total = scenario.step_time(layouts).total
+    return speed, scenario.cost_at_speed(layouts, speed), total, scenario.memory_margin(layouts)

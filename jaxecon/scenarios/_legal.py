@@ -21,6 +21,30 @@ def tensor_degrees(model: Model, most: int) -> list[int]:
     return [t for t in range(1, largest + 1) if all(_admits(rule, t) for rule in rules)]
 
 
+def tensor_obstacle(model: Model, degree: int) -> str | None:
+    """Why a tensor degree is refused, in words; None where it is accepted."""
+    for group in model.groups:
+        for whole, how in _rules(model, group):
+            if not _admits((whole, how), degree):
+                what = "key-value heads" if "multiplies" in how else _named(group, whole)
+                return f"tensor degree {degree} does not split {whole} {what} of '{model.name}'"
+    return None
+
+
+def stage_obstacle(model: Model, stages: int) -> str | None:
+    """Why a pipeline degree is refused, in words; None where it is accepted."""
+    layers = int(model.layers)
+    if layers % stages:
+        return f"{layers} layers of '{model.name}' do not split over {stages} even stages"
+    return None
+
+
+def _named(group: LayerGroup, whole: int) -> str:
+    mixer = group.mixer
+    heads = isinstance(mixer, (GroupedQueryAttention, LatentAttention)) and int(mixer.heads) == whole
+    return "attention heads" if heads else "hidden columns or quantization blocks"
+
+
 def _rules(model: Model, group: LayerGroup) -> list[tuple[int, str]]:
     """Pairs of a whole number and how a degree must go into it."""
     mixer, feed = group.mixer, group.feed_forward

@@ -10,7 +10,7 @@ from ..cost._serving_step import Ledger, activation_bytes, cache_bytes, pass_tim
 from ..cost._step import StepTime
 from ..specs import Accelerator, Layout, Model, Speculation, Workload
 from ._base import Scenario, expected_tokens
-from ._legal import pipeline_degrees, tensor_degrees
+from ._legal import pipeline_degrees, stage_obstacle, tensor_degrees, tensor_obstacle
 
 
 class Serving(Scenario):
@@ -139,3 +139,19 @@ def broadcast(layout: Layout) -> Layout:
         layout.tensor, layout.pipeline, layout.expert, layout.data, layout.batch, layout.draft_tokens
     )
     return Layout(*fields, partition=layout.partition)
+
+
+def why_illegal(scenario: Serving, layout: Layout) -> str | None:
+    """What an engine would object to in an integer layout; None where it accepts it."""
+    tensor, stages, draft = int(layout.tensor), int(layout.pipeline), int(layout.draft_tokens)
+    speculation = scenario.speculation
+    reason = tensor_obstacle(scenario.model, tensor) or stage_obstacle(scenario.model, stages)
+    if reason is None and float(layout.batch) < stages:
+        reason = f"a batch of {int(layout.batch)} does not fill {stages} pipeline stages"
+    if reason is None and draft and speculation is None:
+        reason = "tokens are drafted without a draft model"
+    if reason is None and draft and stages > 1:
+        reason = "speculative decoding needs a single pipeline stage"
+    if reason is None and speculation is not None:
+        reason = tensor_obstacle(speculation.draft, tensor)
+    return reason

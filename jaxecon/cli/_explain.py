@@ -1,0 +1,76 @@
+"""What `jaxecon explain` answers: one layout, whether it is legal, its time and memory."""
+
+from typing import Any
+
+from .._errors import InfeasibleError, InputError, nearest
+from ..report._launch import launch_commands
+from ..scenarios import Serving, why_illegal
+from ..specs import Layout
+
+DEGREES = ("tensor", "pipeline", "batch", "draft_tokens")
+
+
+def layout_of(text: str) -> Layout:
+    """A layout from words such as "tensor=8,pipeline=2,batch=32".
+
+    Raises:
+        InputError: naming the part that cannot be read.
+    """
+    chosen: dict[str, float] = {}
+    for part in text.replace(" ", "").split(","):
+        key, _, value = part.partition("=")
+        if key not in DEGREES:
+            raise InputError(f"'{part}' in the layout is not known; {nearest(key, DEGREES)}")
+        chosen[key] = whole(key, value)
+    return Layout(**chosen)
+
+
+def whole(key: str, value: str) -> float:
+    """A whole number of at least 1 (0 for drafted tokens).
+
+    Raises:
+        InputError: naming the key and the value.
+    """
+    least = 0 if key == "draft_tokens" else 1
+    try:
+        number = int(value)
+    except ValueError:
+        number = least - 1
+    if number < least:
+        raise InputError(f"'{key}' must be a whole number of at least {least}, got {value!r}")
+    return float(number)
+
+
+def explain(scenario: Serving, layout: Layout, name: str) -> dict[str, Any]:
+    """Speed, cost, step time, ledger and launch commands of one layout.
+
+    Raises:
+        InputError: where engines reject the layout.
+        InfeasibleError: where it does not fit in memory.
+    """
+    reason = why_illegal(scenario, layout)
+    if reason is not None:
+        raise InputError(f"no engine accepts this layout: {reason}")
+    ledger = scenario.ledger(layout)
+    if float(ledger.margin) < 0:
+        raise InfeasibleError(
+            f"this layout needs {float(ledger.used) / 1e9:.4g} GB per accelerator, which has "
+            f"{float(ledger.capacity) / 1e9:.4g} GB"
+        )
+    return described(scenario, layout, name)
+
+
+def described(scenario: Serving, layout: Layout, name: str) -> dict[str, Any]:
+    """The figures of a layout that is known to be legal and to fit."""
+    time, ledger = scenario.step_time(layout), scenario.ledger(layout)
+    degrees = ("accelerators", "tensor", "pipeline", "expert", "data", "batch", "draft_tokens")
+    parts = ("arithmetic", "memory", "network_bandwidth", "network_latency", "launch", "total")
+    uses = ("weights", "kv_cache", "draft", "activations", "reserve", "capacity")
+    return {
+        "speed_tokens_per_s": float(scenario.speed(layout)),
+        "cost_usd_per_million_tokens": float(scenario.cost(layout)),
+        "layout": {k: int(getattr(layout, k)) for k in degrees},
+        "step_time_s": {k: float(getattr(time, k)) for k in parts},
+        "memory_bytes": {k: float(getattr(ledger, k)) for k in uses},
+        "launch": launch_commands(scenario, layout, name),
+    }

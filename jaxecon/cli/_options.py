@@ -1,0 +1,23 @@
+"""Options that several commands share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ModelName = Annotated[str, typer.Option("--model", help="Catalogue name, config.json, or TOML.")]
+AcceleratorName = Annotated[str, typer.Option("--accelerator", help="Catalogue name or TOML.")]
+Context = Annotated[float, typer.Option(help="Tokens in the cache, averaged over the output.")]
+Output = Annotated[float, typer.Option(help="Tokens generated per request.")]
+Demand = Annotated[float | None, typer.Option(help="Tokens/s wanted by all users; one replica.")]
+WeightBits = Annotated[float | None, typer.Option(help="Bits per weight.")]
+KvBits = Annotated[float | None, typer.Option(help="Bits per cached element.")]
+PricePerHour = Annotated[float | None, typer.Option(help="US dollars per accelerator and hour.")]
+Draft = Annotated[str | None, typer.Option(help="Draft model of speculative decoding.")]
+Acceptance = Annotated[float, typer.Option(help="Probability that a drafted token is accepted.")]
+MaxDraft = Annotated[int, typer.Option(min=1, help="Longest draft, in tokens.")]
+MaxAccelerators = Annotated[int, typer.Option(min=1, help="Largest replica.")]
+Reserve = Annotated[float, typer.Option(help="Share of memory kept for the runtime.")]
+Plot = Annotated[Path | None, typer.Option(help="Picture to write: .png, .svg or .pdf.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Csv = Annotated[bool, typer.Option("--csv", help="Print CSV.")]

@@ -1,5 +1,6 @@
 """Pictures; matplotlib is loaded only here."""
 
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -56,23 +57,32 @@ def frontier_picture(curves: dict[str, tuple[Any, Any]], path: Path) -> None:
         InputError: for an unknown ending or a path that cannot be written.
     """
     figure, axes = _canvas(path, (7.5, 4.2))
+    ends = []
     for name, (cost, speed) in curves.items():
         (line,) = axes.step(cost, speed, where="pre")
-        place = {"xytext": (6, 0), "textcoords": "offset points", "va": "center", "fontsize": 9}
-        axes.annotate(name, (cost[0], speed[0]), color=line.get_color(), **place)
+        ends.append((float(speed[0]), name, line.get_color()))
     axes.set_xscale("log")
     axes.set_yscale("log")
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter("{x:g}")
         axis.set_minor_formatter("")
-    left, right = axes.get_xlim()
-    axes.set_xlim(left, right * (right / left) ** 0.3)
     axes.set_xlabel("US dollars per million output tokens")
     axes.set_ylabel("tokens/s of one request")
     axes.set_title("the fastest legal layout at each cost", fontsize=10)
     axes.grid(alpha=0.3, which="both")
+    _label_ends(axes, sorted(ends))
     axes.spines[["top", "right"]].set_visible(False)
     _save(figure, path)
+
+
+def _label_ends(axes: Any, ends: list[tuple[float, str, Any]]) -> None:
+    """Names beside the axes at the height of each curve's fast end, pushed apart."""
+    low, high = (math.log(y) for y in axes.get_ylim())
+    last = -1.0
+    for speed, name, color in ends:
+        last = max((math.log(speed) - low) / (high - low), last + 0.05)
+        place = {"transform": axes.transAxes, "va": "center", "fontsize": 9}
+        axes.text(1.01, last, name, color=color, **place)
 
 
 def _canvas(path: Path, size: tuple[float, float], columns: int = 1) -> tuple[Any, Any]:

@@ -57,6 +57,8 @@ def frontier_picture(curves: dict[str, tuple[Any, Any]], path: Path) -> None:
         InputError: for an unknown ending or a path that cannot be written.
     """
     figure, axes = _canvas(path, (7.5, 4.2))
+    from matplotlib import ticker
+
     ends = []
     for name, (cost, speed) in curves.items():
         (line,) = axes.step(cost, speed, where="pre")
@@ -64,6 +66,7 @@ def frontier_picture(curves: dict[str, tuple[Any, Any]], path: Path) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
     for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
         axis.set_major_formatter("{x:g}")
         axis.set_minor_formatter("")
     axes.set_xlabel("US dollars per million output tokens")

@@ -1,6 +1,7 @@
 """The interface that every cost model has."""
 
 import abc
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -14,6 +15,7 @@ from ..specs import Accelerator, Layout, Workload
 class Scenario(eqx.Module):
     """A question: a model on an accelerator under a workload. Leaves are all its numbers."""
 
+    model: eqx.AbstractVar[Any]
     accelerator: eqx.AbstractVar[Accelerator]
     workload: eqx.AbstractVar[Workload]
 

@@ -34,6 +34,7 @@ def test_true_answers_of_the_paper_pass(kind):
     ("change", "says"),
     [
         ({"speed": 1e6}, "roofline"),
+        ({"speed": 78.0}, "not that of the layout"),
         ({"cost": 0.01}, "cost and speed"),
         ({"batch": 5000.0}, "memory"),
     ],

@@ -89,3 +89,25 @@ def test_collectives(reference):
         found = collective_time(network, ranks, nodes, size, EXACT, all_reduce=kind == "allreduce")
         _agree(found[0], _column(part, "latency_s"))
         _agree(found[1], _column(part, "bandwidth_s"))
+
+
+def test_frontiers(reference):
+    specs = json.loads((reference / "erdil2025_specs.json").read_text())
+    settings = json.loads((reference / "erdil2025_frontiers.json").read_text())
+    assert len(settings) == 16
+    for s in settings:
+        draft = specs["models"][s["draft"]] if s["draft"] else None
+        scenario = je.Erdil2025.from_fields(
+            specs["models"][s["model"]],
+            specs["accelerators"][s["accelerator"]],
+            context=s["context"],
+            draft=draft,
+            acceptance=s["acceptance"],
+            gamma_max=s["gamma_max"],
+        )
+        n, batch = (_padded(np.array(s[k]), 256) for k in ("n_accelerators", "batch"))
+        time = np.asarray(scenario.best_step_time(n, batch))
+        count = len(s["batch"])
+        _agree(1.0 / time[:count], np.array(s["speed_tokens_per_s"]))
+        cost = 1e6 * n * float(scenario.accelerator.price) * time / batch
+        _agree(cost[:count], np.array(s["cost_usd_per_million"]))

@@ -1,6 +1,8 @@
 """Commands of `jaxecon`. Each turns bad input into one sentence and exit code 2."""
 
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -97,7 +99,7 @@ def frontier(
     """Every layout that no other beats in both speed and cost; compare several with commas."""
     options = _shared(locals())
     _check_picture(plot)
-    from ..optimum import certified_frontier
+    from ..optimum import audit, certified_frontier
     from ..report._picture import frontier_picture
     from ._frontier import rows_of, show_frontier
     from ._question import csv_text, question, working
@@ -108,6 +110,7 @@ def frontier(
             with working(f"searching all layouts of {m} on {a}"):
                 scenario = question(m, a, **options)
                 found = certified_frontier(scenario, max_accelerators=max_accelerators)
+                audit(scenario, found)
             curves[f"{m} on {a}"] = (found.cost, found.speed)
             rows += rows_of(found, m, a)
             size += found.space_size
@@ -200,8 +203,29 @@ def _deliver(
         show(result, model, accelerator)
 
 
+def _cache_compilations() -> None:
+    """Keep compiled programs in the user's cache folder, unless JAX is told otherwise.
+
+    JAXECON_COMPILATION_CACHE=0 turns this off; JAX_COMPILATION_CACHE_DIR chooses the folder. Must
+    run before JAX is imported.
+    """
+    if os.environ.get("JAXECON_COMPILATION_CACHE") == "0":
+        return
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "jaxecon"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return
+    if os.access(folder, os.W_OK):
+        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder))
+        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+
+
 def main() -> Any:
     """Entry point of the console script."""
+    if "jax" not in sys.modules:
+        _cache_compilations()
     try:
         return app()
     except (InputError, RuntimeError) as error:

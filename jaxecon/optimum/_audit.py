@@ -1,12 +1,13 @@
 """Checks of an answer from first principles, sharing no formula with the search."""
 
-import math
+import numpy as np
 
 from ..scenarios import Scenario
 from ._exact import Certified
+from ._frontier import Frontier
 
 
-def audit(scenario: Scenario, found: Certified) -> None:
+def audit(scenario: Scenario, found: Certified | Frontier) -> None:
     """Recompute what every printed layout must satisfy.
 
     Stored weights and the whole batch's cache, spread evenly, are the least that any split needs;
@@ -17,34 +18,30 @@ def audit(scenario: Scenario, found: Certified) -> None:
             degrees, the time is below the roofline, or cost and speed do not belong together.
     """
     layout, accelerator, workload = found.layout, scenario.accelerator, scenario.workload
-    degrees = [float(x) for x in (layout.tensor, layout.data, layout.pipeline)]
-    n, batch = math.prod(degrees), float(layout.batch)
-    tokens = sum(_acceptance(scenario) ** i for i in range(int(layout.draft_tokens) + 1))
-    seconds = float(scenario.tokens_per_step(layout)) / found.speed
-    cost = 1e6 * n * float(accelerator.price) * seconds / (batch * tokens)
+    speed, reported = np.asarray(found.speed), np.asarray(found.cost)
+    n = np.asarray(layout.tensor) * np.asarray(layout.data) * np.asarray(layout.pipeline)
+    batch, size = np.asarray(layout.batch), float(accelerator.hbm_size)
+    seconds = np.asarray(scenario.tokens_per_step(layout)) / speed
+    cost = 1e6 * n * float(accelerator.price) / (batch * speed)
     need = (_weights(scenario) + _cache(scenario, float(workload.context)) * batch) / n
-    reserve = float(getattr(scenario, "reserve", 0.0)) * float(accelerator.hbm_size)
-    rates = [x for x in (accelerator.peak.bits16, accelerator.peak.bits8, accelerator.peak.bits4)]
+    need = need + float(getattr(scenario, "reserve", 0.0)) * size
+    rates = (accelerator.peak.bits16, accelerator.peak.bits8, accelerator.peak.bits4)
     peak = max(float(x) for x in rates if x is not None)
     reads = _reads(scenario, float(workload.context)) * batch
-    least = max(_flop(scenario) * batch / (n * peak), reads / (n * float(accelerator.hbm_bandwidth)))
+    arithmetic = _flop(scenario) * batch / (n * peak)
+    least = np.maximum(arithmetic, reads / (n * float(accelerator.hbm_bandwidth)))
+    margin = np.asarray(scenario.memory_margin(layout))
     checks = {
-        "the layout does not fit in memory": need + reserve <= float(accelerator.hbm_size),
-        "the memory ledger does not add up": float(scenario.memory_margin(layout))
-        <= float(accelerator.hbm_size) - need - reserve + 1.0,
-        "the accelerators are not the product of the degrees": n == float(layout.accelerators),
+        "the layout does not fit in memory": need <= size,
+        "the memory ledger does not add up": margin <= size - need + 1.0,
+        "the accelerators are not the product of the degrees": n == np.asarray(layout.accelerators),
         "the time is below the roofline": seconds >= least * (1 - 1e-12),
-        "cost and speed disagree": math.isclose(cost, found.cost, rel_tol=1e-6),
+        "speed is not that of the layout": np.isclose(speed, np.asarray(scenario.speed(layout)), rtol=1e-9),
+        "cost and speed disagree": np.isclose(cost, reported, rtol=1e-9),
     }
     for complaint, holds in checks.items():
-        if not holds:
+        if not np.all(holds):
             raise RuntimeError(f"internal check failed: {complaint}; please report this scenario")
-
-
-def _acceptance(scenario: Scenario) -> float:
-    speculation = getattr(scenario, "speculation", None)
-    chosen = getattr(scenario, "acceptance", None) if speculation is None else speculation.acceptance
-    return 0.0 if chosen is None else float(chosen)
 
 
 def _weights(scenario: Scenario) -> float:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         certified_frontier as certified_frontier,
         certified_optimum as certified_optimum,
         cheapest_at_speed as cheapest_at_speed,
+        relaxed_optimum as relaxed_optimum,
     )
     from .scenarios import Erdil2025 as Erdil2025, Serving as Serving, Toy as Toy
     from .specs import (
@@ -48,7 +49,12 @@ _HOMES = {
     "._errors": ("InputError", "InfeasibleError"),
     ".scenarios": ("Erdil2025", "Serving", "Toy"),
     ".cost": ("StepTime",),
-    ".optimum": ("certified_frontier", "certified_optimum", "cheapest_at_speed"),
+    ".optimum": (
+        "certified_frontier",
+        "certified_optimum",
+        "cheapest_at_speed",
+        "relaxed_optimum",
+    ),
     ".specs": (
         "Accelerator",
         "DenseFeedForward",

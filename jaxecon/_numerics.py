@@ -2,8 +2,8 @@
 
 Every formula of the cost model takes an `Arithmetic`, which says what `maximum`,
 `minimum` and `ceil` mean. `Exact` is the ordinary meaning. `Smooth` replaces each by
-a differentiable function that never exceeds it, so that a smooth step time is a
-lower bound of the exact one, and tends to it as the temperature goes to 0.
+a differentiable function that bounds it from a chosen side, so that a smooth step time
+bounds the exact one from that side, and tends to it as the temperature goes to 0.
 
 Divisions, logarithms and roots near zero are taken only here.
 """
@@ -154,37 +154,39 @@ class Exact(Arithmetic):
 
 
 class Smooth(Arithmetic):
-    r"""Power means and a ramped staircase; each lies at or below its exact counterpart.
+    r"""Power means and a ramped staircase, all at or below, or all at or above, the exact ones.
 
     With p = 1/temperature and n entries,
 
-    $\max_\tau x = (\tfrac1n \sum_i x_i^p)^{1/p}, \qquad
-     \min_\tau x = (\sum_i x_i^{-p})^{-1/p},$
+    $\max_\tau x = (c \sum_i x_i^p)^{1/p}, \qquad \min_\tau x = (c' \sum_i x_i^{-p})^{-1/p},$
 
-    both homogeneous of degree one, so that their gradients w satisfy sum(w x) = value
-    (Euler); the gradients at a tie are the shares of the tied terms. `ceil` climbs from k
-    to k + 1 over k <= x <= k + temperature by a cubic with flat ends, and is exact elsewhere.
-    Relative errors are at most n**temperature - 1 for max and min.
+    where c = 1/n, c' = 1 for `side="below"` and c = 1, c' = 1/n for `side="above"`. Both are
+    homogeneous of degree one, so that their gradients w satisfy sum(w x) = value (Euler); the
+    gradients at a tie are the shares of the tied terms. Relative errors are at most
+    n**temperature - 1, and both sides tend to the exact value monotonically. `ceil` climbs from k
+    to k + 1 over k <= x <= k + temperature by a cubic with flat ends, on either side: no
+    continuous function above the staircase agrees with it at the integers.
     """
 
     temperature: Scalar = eqx.field(converter=scalar)
+    side: str = eqx.field(static=True, default="below")
 
-    def _mean(self, x: Array, sign: float) -> tuple[Array, Array]:
+    def _mean(self, x: Array, sign: float) -> tuple[Array, Array, float]:
+        """(logs, log of the mean, the factor c)."""
         logs = safe_log(x)
         p = sign / self.temperature
-        total = jax.nn.logsumexp(p * logs, axis=-1, keepdims=True)
-        if sign > 0:
-            total = total - math.log(x.shape[-1])
-        return logs, total / p
+        normalised = (sign > 0) == (self.side == "below")
+        factor = 1.0 / x.shape[-1] if normalised else 1.0
+        total = jax.nn.logsumexp(p * logs, axis=-1, keepdims=True) + math.log(factor)
+        return logs, total / p, factor
 
     def max_weights(self, x: Array) -> Array:
-        logs, mean = self._mean(x, 1.0)
-        p = 1.0 / self.temperature
-        return jnp.exp((p - 1.0) * (logs - mean)) / x.shape[-1]
+        logs, mean, factor = self._mean(x, 1.0)
+        return factor * jnp.exp((1.0 / self.temperature - 1.0) * (logs - mean))
 
     def min_weights(self, x: Array) -> Array:
-        logs, mean = self._mean(x, -1.0)
-        return jnp.exp((1.0 + 1.0 / self.temperature) * (mean - logs))
+        logs, mean, factor = self._mean(x, -1.0)
+        return factor * jnp.exp((1.0 + 1.0 / self.temperature) * (mean - logs))
 
     def max(self, x: Array) -> Array:
         return jnp.exp(self._mean(x, 1.0)[1][..., 0])

@@ -30,13 +30,18 @@ def test_powers_and_sums_at_their_ends():
 
 
 @pytest.mark.parametrize("temperature", [0.3, 0.03, 0.003])
-def test_smooth_stays_below_exact_and_tends_to_it(temperature):
-    smooth = Smooth(temperature)
+@pytest.mark.parametrize(("side", "sign"), [("below", 1.0), ("above", -1.0)])
+def test_smooth_bounds_the_exact_from_its_side(temperature, side, sign):
+    smooth = Smooth(temperature, side)
     a, b = jnp.exp(jax.random.normal(jax.random.key(0), (2, 200)))
+    both = jnp.stack([a, b], axis=-1)
     for name in ("maximum", "minimum"):
         exact, found = getattr(EXACT, name)(a, b), getattr(smooth, name)(a, b)
-        assert bool(jnp.all(found <= exact * (1 + 1e-12)))
-        assert bool(jnp.all(found >= exact * 2.0**-temperature * (1 - 1e-12)))
+        gap = sign * jnp.log(exact / found)
+        assert bool(jnp.all(gap >= -1e-12))
+        assert bool(jnp.all(gap <= temperature * np.log(2.0) + 1e-12))
+        weights = getattr(smooth, f"{name[:3]}_weights")(both)
+        np.testing.assert_allclose(jnp.sum(weights * both, axis=-1), found, rtol=1e-10)
     x = jnp.linspace(0.0, 5.0, 101)
     assert bool(jnp.all(smooth.ceil(x) <= jnp.ceil(x)))
     whole = jnp.arange(5.0)

@@ -52,11 +52,13 @@ def step_time(
     two_d: Array,
     scale_down: Array,
     arithmetic: Arithmetic,
+    nodes: Array | None = None,
 ) -> StepTime:
     """Seconds of one step of batch x queries tokens; every argument broadcasts.
 
     With M = N/P and u = b/P: expert degree X = min(M, E), but 1 where u < 2 S; feed-forward
-    degree max(1, M/X); attention degree M/s for a scale-down s >= 1.
+    degree max(1, M/X); attention degree M/s for a scale-down s >= 1. `nodes` states
+    ceil(M/node size) where it is known.
     """
     tensor, microbatch = accelerators / pipeline, batch / pipeline
     tokens = microbatch * queries
@@ -71,7 +73,7 @@ def step_time(
     memory = pipeline * traffic / (accelerators * rate)
     flop_time = _flop_time(model, accelerator, context, batch * queries, accelerators, scale_down)
     latency, bandwidth = _communication(
-        model, accelerator, tensor, tokens, pipeline, expert, p_ff, p_at, two_d, arithmetic
+        model, accelerator, tensor, tokens, pipeline, expert, p_ff, p_at, two_d, arithmetic, nodes
     )
     launch = 4.0 * model.layers * accelerator.kernel_launch_latency + 0.0 * memory
     total = launch + latency + bandwidth + arithmetic.maximum(memory, flop_time)
@@ -105,6 +107,7 @@ def _communication(
     p_at: Array,
     two_d: Array,
     arithmetic: Arithmetic,
+    known: Array | None,
 ) -> tuple[Array, Array]:
     """(latency, bandwidth) seconds of all-reduces, expert all-to-all and pipeline hand-over."""
     network, layers = accelerator.network, model.layers
@@ -116,6 +119,8 @@ def _communication(
     root = safe_sqrt(degree)
     ranks = jnp.where(flat, root, degree)
     nodes = arithmetic.ceil(degree / network.domain_size)
+    if known is not None:
+        nodes = jnp.where(degree == tensor[..., None], known[..., None], nodes)
     nodes = jnp.where(flat, safe_sqrt(nodes), nodes)
     qkv = model.d_head * (model.num_query_heads + model.kv_width)
     # Ring "parallel" factor: the square root of the degree in 2-D, 1 in 1-D.

@@ -46,18 +46,22 @@ def step_time(
     pipeline: Array,
     two_d: Array,
     arithmetic: Arithmetic,
+    nodes: Array | None = None,
 ) -> StepTime:
     """Seconds of one step of batch x queries tokens; every argument broadcasts.
 
     T = launch + network latency + network bandwidth + max(memory, arithmetic), with pipeline
     degree P = `pipeline`, tensor degree M = N/P and microbatch b/P; P microbatches in flight.
+    `nodes` states ceil(M/node size) where it is known.
     """
     a, d = model.activation_bytes, model.d_model
     tensor = accelerators / pipeline
     microbatch = batch / pipeline
     tokens = microbatch * queries
     root = safe_sqrt(tensor)
-    nodes = arithmetic.ceil(tensor / accelerator.network.domain_size)
+    if nodes is None:
+        nodes = arithmetic.ceil(tensor / accelerator.network.domain_size)
+    nodes = jnp.broadcast_to(nodes, tensor.shape)
     ranks = jnp.where(two_d, root, tensor)
     ring_nodes = jnp.where(two_d, safe_sqrt(nodes), nodes)
     latency, bandwidth = _all_reduces(model, accelerator, ranks, ring_nodes, tokens, two_d, arithmetic)

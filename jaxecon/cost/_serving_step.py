@@ -105,7 +105,7 @@ def _communication(
     and P - 1 hand-overs of the residual stream, each rank sending its part."""
     network, a = accelerator.network, model.precision.activation
     size = model.width * share.tokens * a
-    nodes = arithmetic.ceil(layout.tensor / network.domain_size)
+    nodes = layout.domains(network.domain_size, arithmetic.ceil)
     latency, bandwidth = collective_time(network, layout.tensor, nodes, size, arithmetic)
     halves = sum(
         (g.count * ((g.mixer is not None) + (g.feed_forward is not None)) for g in model.groups),

@@ -7,3 +7,4 @@ from ._exact import (
     cheapest_at_speed as cheapest_at_speed,
 )
 from ._frontier import Frontier as Frontier, certified_frontier as certified_frontier
+from ._relaxed_optimum import RelaxedOptimum as RelaxedOptimum, relaxed_optimum as relaxed_optimum

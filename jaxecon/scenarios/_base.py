@@ -12,6 +12,22 @@ from ..cost._step import StepTime
 from ..specs import Accelerator, Layout, Workload
 
 
+class Family(eqx.Module):
+    """A part of the relaxed layout space: real degrees between bounds, at one partition."""
+
+    tensor_high: Array
+    """Largest tensor degree; the least is 1."""
+    pipeline_low: Array
+    pipeline_high: Array
+    draft_low: Array
+    draft_high: Array
+    fixed_pipeline: bool = eqx.field(static=True)
+    """Whether the two pipeline bounds are equal."""
+    drafted: bool = eqx.field(static=True)
+    """Whether the number of drafted tokens is free."""
+    partition: str = eqx.field(static=True, default="1d")
+
+
 class Scenario(eqx.Module):
     """A question: a model on an accelerator under a workload. Leaves are all its numbers."""
 
@@ -30,6 +46,10 @@ class Scenario(eqx.Module):
     @abc.abstractmethod
     def degrees(self, max_accelerators: int) -> tuple[Layout, ...]:
         """All legal integer layouts at batch 1, as layouts with flat NumPy-like array fields."""
+
+    @abc.abstractmethod
+    def families(self, max_accelerators: Array) -> tuple[Family, ...]:
+        """The relaxed layout space, in families that together hold every legal layout."""
 
     @abc.abstractmethod
     def tokens_per_step(self, layout: Layout) -> Array:

@@ -14,7 +14,7 @@ from ..cost import _erdil_may, _erdil_september
 from ..cost._erdil_model import ErdilModel
 from ..cost._step import StepTime
 from ..specs import Accelerator, Layout, Model, Workload
-from ._base import Scenario
+from ._base import Family, Scenario
 from ._fields import accelerator_from_fields, model_from_fields
 from ._homogeneous import as_erdil_model
 
@@ -118,9 +118,10 @@ class Erdil2025(Scenario):
         n, batch = jnp.broadcast_arrays(layout.accelerators, layout.batch)
         two_d = jnp.full(n.shape, layout.partition == "2d")
         queries = self.tokens_per_sequence * self._verified(layout.draft_tokens)
-        time = self._structured(
-            self.model, queries, n, batch, layout.pipeline, two_d, jnp.ones_like(n), arithmetic
-        )
+        nodes = None if layout.nodes is None else jnp.broadcast_to(layout.nodes, n.shape)
+        pipeline, queries = (jnp.broadcast_to(x, n.shape) for x in (layout.pipeline, queries))
+        one = jnp.ones_like(n)
+        time = self._structured(self.model, queries, n, batch, pipeline, two_d, one, arithmetic, nodes)
         if self.draft is None:
             return time
         extra = self._best(self.draft, self.tokens_per_sequence, n, batch, arithmetic)
@@ -146,6 +147,26 @@ class Erdil2025(Scenario):
         t, p, g = (jnp.asarray(c) for c in np.asarray(rows, float).reshape(-1, 3).T)
         one = jnp.ones_like(t)
         return tuple(Layout(t, p, one, one, p, g, partition=kind) for kind in ("1d", "2d"))
+
+    def families(self, max_accelerators: Array) -> tuple[Family, ...]:
+        """Each pipeline degree in 1-D and in 2-D; the tensor degree is real."""
+        stages = PIPELINES if self.revision == "2024-09" else (1.0,)
+        drafts = jnp.asarray(float(self.gamma_max))
+        first = float(min(2, self.gamma_max)) if self.revision == "2025-05" else 0.0
+        return tuple(
+            Family(
+                tensor_high=max_accelerators / p,
+                pipeline_low=jnp.asarray(p),
+                pipeline_high=jnp.asarray(p),
+                draft_low=jnp.asarray(first),
+                draft_high=drafts,
+                fixed_pipeline=True,
+                drafted=self.draft is not None,
+                partition=kind,
+            )
+            for kind in ("1d", "2d")
+            for p in stages
+        )
 
     # The paper's own search, over real N and batch.
 
@@ -238,11 +259,12 @@ class Erdil2025(Scenario):
         two_d: Array,
         scale_down: Array,
         arithmetic: Arithmetic,
+        nodes: Array | None = None,
     ) -> StepTime:
         context = self.workload.context
         if self.revision == "2024-09":
             return _erdil_september.step_time(
-                model, self.accelerator, context, queries, n, batch, pipeline, two_d, arithmetic
+                model, self.accelerator, context, queries, n, batch, pipeline, two_d, arithmetic, nodes
             )
         return _erdil_may.step_time(
             model,
@@ -255,6 +277,7 @@ class Erdil2025(Scenario):
             two_d,
             scale_down,
             arithmetic,
+            nodes,
         )
 
 

@@ -1,5 +1,10 @@
 """Which degrees the serving engines accept for a model."""
 
+import functools
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
 from ..specs import (
     DenseFeedForward,
     GroupedQueryAttention,
@@ -19,6 +24,20 @@ def tensor_degrees(model: Model, most: int) -> list[int]:
     rules = [rule for group in model.groups for rule in _rules(model, group)]
     largest = min([most, *(whole for whole, how in rules if how == "divides")])
     return [t for t in range(1, largest + 1) if all(_admits(rule, t) for rule in rules)]
+
+
+def largest_tensor(model: Model) -> Array:
+    """The largest tensor degree that could be legal: query heads, hidden columns or blocks.
+
+    Unlike `tensor_degrees` it may be traced and differentiated.
+    """
+    sizes = []
+    for group in model.groups:
+        if isinstance(group.mixer, (GroupedQueryAttention, LatentAttention)):
+            sizes.append(group.mixer.heads)
+        if isinstance(group.feed_forward, (DenseFeedForward, MixtureOfExperts)):
+            sizes.append(group.feed_forward.hidden / (model.precision.block or 1))
+    return functools.reduce(jnp.minimum, sizes, jnp.asarray(1e9))
 
 
 def tensor_obstacle(model: Model, degree: int) -> str | None:

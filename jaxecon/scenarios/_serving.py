@@ -9,8 +9,8 @@ from .._numerics import EXACT, Arithmetic, Scalar, scalar
 from ..cost._serving_step import Ledger, activation_bytes, cache_bytes, pass_time, weight_bytes
 from ..cost._step import StepTime
 from ..specs import Accelerator, Layout, Model, Speculation, Workload
-from ._base import Scenario, expected_tokens
-from ._legal import pipeline_degrees, stage_obstacle, tensor_degrees, tensor_obstacle
+from ._base import Family, Scenario, expected_tokens
+from ._legal import largest_tensor, pipeline_degrees, stage_obstacle, tensor_degrees, tensor_obstacle
 
 
 class Serving(Scenario):
@@ -132,13 +132,25 @@ class Serving(Scenario):
         one = jnp.ones_like(tensor_)
         return (Layout(tensor_, stages_, one, one, stages_, gamma_),)
 
+    def families(self, max_accelerators: Array) -> tuple[Family, ...]:
+        """Stages without drafting, and drafting on a single stage; real tensor degrees."""
+        one, none = jnp.ones(()), jnp.zeros(())
+        high = jnp.minimum(largest_tensor(self.model), max_accelerators)
+        plain = Family(high, one, self.model.layers, none, none, False, False)
+        if self.speculation is None:
+            return (plain,)
+        high = jnp.minimum(high, largest_tensor(self.speculation.draft))
+        plain = Family(high, one, self.model.layers, none, none, False, False)
+        longest = jnp.asarray(float(self.speculation.max_draft_tokens))
+        return plain, Family(high, one, one, none, longest, True, True)
+
 
 def broadcast(layout: Layout) -> Layout:
     """The same layout with all fields of one shape."""
     fields = jnp.broadcast_arrays(
         layout.tensor, layout.pipeline, layout.expert, layout.data, layout.batch, layout.draft_tokens
     )
-    return Layout(*fields, partition=layout.partition)
+    return Layout(*fields, nodes=layout.nodes, partition=layout.partition)
 
 
 def why_illegal(scenario: Serving, layout: Layout) -> str | None:

@@ -11,7 +11,7 @@ from .._numerics import EXACT, Arithmetic, safe_sqrt
 from ..cost._erdil_model import ErdilModel
 from ..cost._step import StepTime
 from ..specs import Accelerator, Layout, Model, Workload
-from ._base import Scenario
+from ._base import Family, Scenario
 from ._fields import accelerator_from_fields, model_from_fields
 from ._homogeneous import as_erdil_model
 
@@ -98,3 +98,8 @@ class Toy(Scenario):
         n = jnp.arange(1.0, max_accelerators + 1.0)
         one = jnp.ones_like(n)
         return (Layout(n, one, one, one, one, 0.0 * one),)
+
+    def families(self, max_accelerators: Array) -> tuple[Family, ...]:
+        """Any real number of accelerators."""
+        one = jnp.ones(())
+        return (Family(max_accelerators, one, one, 0.0 * one, 0.0 * one, True, False),)

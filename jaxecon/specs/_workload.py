@@ -1,5 +1,7 @@
 """What is asked of a server, and one way of laying a model out on accelerators."""
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -66,8 +68,14 @@ class Layout(eqx.Module):
     """Concurrent sequences of the replica."""
     draft_tokens: Scalar = eqx.field(converter=scalar, default=0.0)
     """Tokens drafted per step; 0 without speculative decoding."""
+    nodes: Scalar | None = eqx.field(converter=optional_scalar, default=None)
+    """Scale-up domains that a tensor-parallel group spans; None for the least that hold it."""
     partition: str = eqx.field(static=True, default="1d")
     """"1d" splits each matrix along one side, "2d" along both (the paper's equations only)."""
+
+    def domains(self, domain_size: Array, ceil: Callable[[Array], Array]) -> Array:
+        """Domains that a tensor-parallel group spans: as stated, else ceil(tensor/domain size)."""
+        return ceil(self.tensor / domain_size) if self.nodes is None else self.nodes
 
     @property
     def accelerators(self) -> Array:

@@ -1,0 +1,153 @@
+"""The relaxed optimum: a coarse exact scan for starts, interior-point Newton, an exact polish.
+
+The scan covers every family and number of domains, so the discontinuities of the exact model
+are enumerated; Newton moves inside one box, where the model is continuous; the polish re-evaluates
+candidates by the exact arithmetic, so that a reported layout satisfies every constraint.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from ..scenarios import Family, Scenario
+from ..specs import Layout
+from ._interior import Point, minimise
+from ._relaxation import Box, Limits, box_of, layout_at, least_batch
+
+_TENSORS, _FULL_DOMAINS = 20, (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+_STAGES, _DRAFTS = 6, 6
+_STARTS = 6
+_SCAN_STEPS, _POLISH_STEPS = 14, 52
+# Smoothing and barrier move the speed by less than this.
+_EXPLAINED = 2e-4
+_PULLS = (0.1, 0.02, 1e-3, 1e-5)
+
+
+class Candidate(eqx.Module):
+    """A point with its box; leading axes where there are many."""
+
+    box: Box
+    z: Array
+    speed: Array
+    """Exact speed, 0 where the point is not admissible."""
+
+
+class Solution(eqx.Module):
+    """The relaxed optimum of one partition as arrays."""
+
+    layout: Layout
+    box: Box
+    point: Point
+    """Where the interior-point path ends."""
+    speed: Array
+    cost: Array
+    residual: Array
+    """KKT residual at `point`, or the relative speed by which the exact polish left it if that is
+    larger than smoothing explains; inf where there is no interior."""
+    found: Array
+
+
+def solve_relaxed(scenario: Scenario, limits: Limits) -> tuple[Solution, ...]:
+    """One solution per partition ("1d", "2d"); usable under jit and vmap."""
+    families = scenario.families(limits.max_accelerators)
+    kinds = sorted({f.partition for f in families})
+    return tuple(_solve_partition(scenario, limits, [f for f in families if f.partition == k]) for k in kinds)
+
+
+def _solve_partition(scenario: Scenario, limits: Limits, families: list[Family]) -> Solution:
+    scans = [_scan(scenario, limits, f) for f in families]
+    scan = jax.tree.map(lambda *x: jnp.concatenate(x), *scans)
+    _, order = jax.lax.top_k(scan.speed, _STARTS)
+    starts = jax.tree.map(lambda x: x[order], scan)
+
+    def refine(start: Candidate) -> tuple[Candidate, Point, Array]:
+        y0, log_batch, inside = _interior_start(scenario, limits, start)
+        point = minimise(scenario, limits, start.box, y0, log_batch)
+        inside = inside & jnp.isfinite(point.residual)
+        y = jnp.where(inside, point.y, start.box.y(start.z[:3]))
+        return _polish(scenario, limits, start, y), point, inside
+
+    polished, points, inside = jax.vmap(refine)(starts)
+    best = jnp.argmax(polished.speed)
+    chosen, point, interior = jax.tree.map(lambda x: x[best], (polished, points, inside))
+    layout = layout_at(chosen.z, chosen.box, stated_nodes=False)
+    speed = chosen.speed
+    positive = jnp.where(speed > 0.0, speed, 1.0)
+    left = jnp.abs(jnp.log(positive) + point.objective)
+    left = jnp.where(left < _EXPLAINED, 0.0, left)
+    residual = jnp.where(interior, jnp.maximum(point.residual, left), jnp.inf)
+    cost = scenario.cost_at_speed(layout, positive)
+    return Solution(layout, chosen.box, point, speed, cost, residual, speed > 0.0)
+
+
+def _scan(scenario: Scenario, limits: Limits, family: Family) -> Candidate:
+    """The best pipeline and draft for each of a range of tensor degrees, exactly evaluated."""
+    size = scenario.accelerator.network.domain_size
+    spread = jnp.exp(jnp.linspace(0.0, 1.0, _TENSORS) * jnp.log(family.tensor_high))
+    full = jnp.minimum(size * jnp.asarray(_FULL_DOMAINS, float), family.tensor_high)
+    tensor = jnp.concatenate([spread, full])
+    nodes = jnp.ceil(tensor / size * (1.0 - 1e-12))
+    nodes = jax.lax.stop_gradient(nodes)
+    boxes = jax.vmap(lambda n, alone: box_of(family, scenario, limits, n, alone))(nodes, tensor <= 1.0)
+    stages = _range(family.pipeline_low, family.pipeline_high, 1 if family.fixed_pipeline else _STAGES)
+    lows, highs = jnp.log1p(family.draft_low), jnp.log1p(family.draft_high)
+    drafts = _range(jnp.exp(lows), jnp.exp(highs), _DRAFTS if family.drafted else 1)
+
+    def at(box: Box, log_tensor: Array, log_stages: Array, log_drafts: Array) -> Candidate:
+        z = jnp.stack([log_tensor, log_stages, log_drafts])
+        found = least_batch(scenario, limits, z, box, _SCAN_STEPS)
+        return Candidate(box, found.z, jnp.where(found.fits, jnp.exp(-found.objective), 0.0))
+
+    over_drafts = jax.vmap(at, in_axes=(None, None, None, 0))
+    over_both = jax.vmap(over_drafts, in_axes=(None, None, 0, None))
+    grid = jax.vmap(over_both, in_axes=(0, 0, None, None))
+    points = grid(boxes, jnp.log(tensor), stages, drafts)
+    count = len(tensor)
+    flat = points.speed.reshape(count, -1)
+    best = jnp.argmax(flat, axis=1)
+    z = points.z.reshape(count, -1, 4)
+    rows = jnp.arange(count)
+    return Candidate(boxes, z[rows, best], flat[rows, best])
+
+
+def _range(low: Array, high: Array, count: int) -> Array:
+    """Logarithms of `count` values from low to high."""
+    if count == 1:
+        return jnp.log(low)[None]
+    return jnp.log(low) + jnp.linspace(0.0, 1.0, count) * jnp.log(high / low)
+
+
+def _interior_start(scenario: Scenario, limits: Limits, start: Candidate) -> tuple[Array, Array, Array]:
+    """(y, ln batch, whether strictly inside): the start, pulled off its bounds as far as it
+    stays feasible."""
+    box, y = start.box, start.box.y(start.z[:3])
+
+    def pulled(pull: Array) -> tuple[Array, Array, Array]:
+        inner = jnp.clip(y, pull, 1.0 - pull)
+        found = least_batch(scenario, limits, box.z(inner), box, 40)
+        return inner, found.z[3], found.fits & jnp.all(found.slacks[2:] > 0.0)
+
+    ys, batches, good = jax.vmap(pulled)(jnp.asarray(_PULLS))
+    first = jnp.argmax(good)
+    return ys[first], batches[first], good[first]
+
+
+def _polish(scenario: Scenario, limits: Limits, start: Candidate, y: Array) -> Candidate:
+    """The quickest of the Newton point, its neighbours on the bounds, and the start, exactly."""
+    box = start.box
+    nudges = jnp.asarray([0.0, 1e-6, 1e-5, 1e-4, 1e-3])
+    z = box.z(y)
+    top = z.at[0].set(box.high[0])
+    variants = [z, top, z.at[1].set(box.low[1]), top.at[1].set(box.low[1])]
+    variants += [v.at[2].set(box.low[2]) for v in variants]
+    variants += [z.at[0].add(n) for n in nudges[1:]] + [z.at[1].add(n) for n in nudges[1:]]
+    points = jnp.clip(jnp.stack([*variants, start.z[:3]]), box.low, box.high)
+
+    def exact(z: Array) -> Candidate:
+        found = least_batch(scenario, limits, z, box, _POLISH_STEPS, stated_nodes=False)
+        return Candidate(box, found.z, jnp.where(found.fits, jnp.exp(-found.objective), 0.0))
+
+    found = jax.vmap(exact)(points)
+    best = jnp.argmax(found.speed)
+    return jax.tree.map(lambda x: x[best], found)

@@ -1,0 +1,94 @@
+"""The relaxed optimum as a result to read."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from .._errors import InfeasibleError, InputError
+from ..scenarios import Scenario
+from ..specs import Layout
+from ._relaxation import CONSTRAINTS, Limits
+from ._relaxed import Solution, solve_relaxed
+from ._space import MAX_ACCELERATORS, MAX_BATCH
+
+TOLERANCE = 1e-6
+
+
+class RelaxedOptimum(eqx.Module):
+    """The fastest layout with real degrees at a budget.
+
+    `speed` and `cost` are by the exact arithmetic at `layout`, hard ceil, max and min included.
+    """
+
+    layout: Layout
+    speed: float
+    """Tokens/s of one request."""
+    cost: float
+    """US dollars per million output tokens; at most the budget."""
+    bound: float
+    """A speed that no legal layout exceeds, where the relaxation proves one; else nan. The
+    relaxed problem is not convex (the least of several protocols is taken), so it is nan."""
+    shadow_price: float
+    """d ln speed / d ln budget."""
+    multipliers: dict[str, float]
+    """Of every constraint: d ln speed / d ln of what it allows."""
+    residual: float
+    """Of the Karush-Kuhn-Tucker conditions, relative."""
+    status: str
+    """"success" only where the residual is at most 1e-6; else why not."""
+
+
+@eqx.filter_jit
+def _solve(scenario: Scenario, limits: Limits) -> tuple[Solution, ...]:
+    return solve_relaxed(scenario, limits)
+
+
+def limits_of(budget: float | Array, max_accelerators: float, max_batch: float) -> Limits:
+    """Limits as arrays."""
+    return Limits(*(jnp.asarray(x, jnp.float64) for x in (budget, max_accelerators, max_batch)))
+
+
+def relaxed_optimum(
+    scenario: Scenario,
+    budget: float,
+    *,
+    max_accelerators: int = MAX_ACCELERATORS,
+    max_batch: int = MAX_BATCH,
+) -> RelaxedOptimum:
+    """The fastest layout with real degrees and batch at no more than `budget`.
+
+    Tensor degree, pipeline degree, drafted tokens and batch are positive reals; partitions
+    (1-D, 2-D), the number of scale-up domains and the paper's pipeline degrees are enumerated,
+    collective protocols smoothed.
+
+    Raises:
+        InputError: for a budget that is not a positive number.
+        InfeasibleError: if no relaxed layout meets it.
+    """
+    if not np.isfinite(budget) or budget <= 0:
+        raise InputError(f"the budget must be a positive number of US dollars, got {budget}")
+    solutions = _solve(scenario, limits_of(budget, max_accelerators, max_batch))
+    best = max(solutions, key=lambda s: float(s.speed))
+    if not bool(best.found):
+        raise InfeasibleError(
+            f"a budget of ${budget:g} per million tokens is unreachable by any real degrees up to "
+            f"{max_accelerators} accelerators"
+        )
+    residual = float(best.residual)
+    multipliers = [float(x) for x in best.point.multipliers]
+    status = "success"
+    if not residual <= TOLERANCE:
+        status = "no interior" if np.isinf(residual) else "residual above tolerance"
+        if np.isinf(residual):
+            multipliers = [np.nan] * len(multipliers)
+    return RelaxedOptimum(
+        layout=best.layout,
+        speed=float(best.speed),
+        cost=float(best.cost),
+        bound=np.nan,
+        shadow_price=multipliers[0],
+        multipliers=dict(zip(CONSTRAINTS, multipliers, strict=True)),
+        residual=residual,
+        status=status,
+    )

@@ -28,7 +28,7 @@ from ._relaxation import CONSTRAINTS, Box, Limits, evaluate
 FINAL_BARRIER = 1e-7
 FINAL_TEMPERATURE = 1e-5
 _FIRST_BARRIER = 0.05
-_STAGES, _STEPS, _LAST_STEPS = 9, 5, 8
+_STAGES, _STEPS, _LAST_STEPS = 16, 8, 16
 _TERMS = 1 + len(CONSTRAINTS)
 
 

@@ -13,24 +13,14 @@ from jaxtyping import Array
 from ..scenarios import Family, Scenario
 from ..specs import Layout
 from ._interior import Point, minimise
-from ._relaxation import Box, Limits, box_of, layout_at, least_batch
+from ._relaxation import Box, Limits, layout_at, least_batch
+from ._scan import UNFIT, Candidate, candidate, scan
 
-_TENSORS, _FULL_DOMAINS = 20, (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
-_STAGES, _DRAFTS = 6, 6
 _STARTS = 6
-_SCAN_STEPS, _POLISH_STEPS = 14, 52
+_POLISH_STEPS = 52
 # Smoothing and barrier move the speed by less than this.
 _EXPLAINED = 2e-4
 _PULLS = (0.1, 0.02, 1e-3, 1e-5)
-
-
-class Candidate(eqx.Module):
-    """A point with its box; leading axes where there are many."""
-
-    box: Box
-    z: Array
-    speed: Array
-    """Exact speed, 0 where the point is not admissible."""
 
 
 class Solution(eqx.Module):
@@ -56,10 +46,10 @@ def solve_relaxed(scenario: Scenario, limits: Limits) -> tuple[Solution, ...]:
 
 
 def _solve_partition(scenario: Scenario, limits: Limits, families: list[Family]) -> Solution:
-    scans = [_scan(scenario, limits, f) for f in families]
-    scan = jax.tree.map(lambda *x: jnp.concatenate(x), *scans)
-    _, order = jax.lax.top_k(scan.speed, _STARTS)
-    starts = jax.tree.map(lambda x: x[order], scan)
+    scans = [scan(scenario, limits, f) for f in families]
+    every = jax.tree.map(lambda *x: jnp.concatenate(x), *scans)
+    _, order = jax.lax.top_k(every.score, _STARTS)
+    starts = jax.tree.map(lambda x: x[order], every)
 
     def refine(start: Candidate) -> tuple[Candidate, Point, Array]:
         y0, log_batch, inside = _interior_start(scenario, limits, start)
@@ -69,53 +59,16 @@ def _solve_partition(scenario: Scenario, limits: Limits, families: list[Family])
         return _polish(scenario, limits, start, y), point, inside
 
     polished, points, inside = jax.vmap(refine)(starts)
-    best = jnp.argmax(polished.speed)
+    best = jnp.argmax(polished.score)
     chosen, point, interior = jax.tree.map(lambda x: x[best], (polished, points, inside))
     layout = layout_at(chosen.z, chosen.box, stated_nodes=False)
-    speed = chosen.speed
-    positive = jnp.where(speed > 0.0, speed, 1.0)
-    left = jnp.abs(jnp.log(positive) + point.objective)
+    speed = jnp.exp(chosen.score)
+    found = chosen.score > UNFIT
+    left = jnp.abs(chosen.score + point.objective)
     left = jnp.where(left < _EXPLAINED, 0.0, left)
     residual = jnp.where(interior, jnp.maximum(point.residual, left), jnp.inf)
-    cost = scenario.cost_at_speed(layout, positive)
-    return Solution(layout, chosen.box, point, speed, cost, residual, speed > 0.0)
-
-
-def _scan(scenario: Scenario, limits: Limits, family: Family) -> Candidate:
-    """The best pipeline and draft for each of a range of tensor degrees, exactly evaluated."""
-    size = scenario.accelerator.network.domain_size
-    spread = jnp.exp(jnp.linspace(0.0, 1.0, _TENSORS) * jnp.log(family.tensor_high))
-    full = jnp.minimum(size * jnp.asarray(_FULL_DOMAINS, float), family.tensor_high)
-    tensor = jnp.concatenate([spread, full])
-    nodes = jnp.ceil(tensor / size * (1.0 - 1e-12))
-    nodes = jax.lax.stop_gradient(nodes)
-    boxes = jax.vmap(lambda n, alone: box_of(family, scenario, limits, n, alone))(nodes, tensor <= 1.0)
-    stages = _range(family.pipeline_low, family.pipeline_high, 1 if family.fixed_pipeline else _STAGES)
-    lows, highs = jnp.log1p(family.draft_low), jnp.log1p(family.draft_high)
-    drafts = _range(jnp.exp(lows), jnp.exp(highs), _DRAFTS if family.drafted else 1)
-
-    def at(box: Box, log_tensor: Array, log_stages: Array, log_drafts: Array) -> Candidate:
-        z = jnp.stack([log_tensor, log_stages, log_drafts])
-        found = least_batch(scenario, limits, z, box, _SCAN_STEPS)
-        return Candidate(box, found.z, jnp.where(found.fits, jnp.exp(-found.objective), 0.0))
-
-    over_drafts = jax.vmap(at, in_axes=(None, None, None, 0))
-    over_both = jax.vmap(over_drafts, in_axes=(None, None, 0, None))
-    grid = jax.vmap(over_both, in_axes=(0, 0, None, None))
-    points = grid(boxes, jnp.log(tensor), stages, drafts)
-    count = len(tensor)
-    flat = points.speed.reshape(count, -1)
-    best = jnp.argmax(flat, axis=1)
-    z = points.z.reshape(count, -1, 4)
-    rows = jnp.arange(count)
-    return Candidate(boxes, z[rows, best], flat[rows, best])
-
-
-def _range(low: Array, high: Array, count: int) -> Array:
-    """Logarithms of `count` values from low to high."""
-    if count == 1:
-        return jnp.log(low)[None]
-    return jnp.log(low) + jnp.linspace(0.0, 1.0, count) * jnp.log(high / low)
+    cost = scenario.cost_at_speed(layout, speed)
+    return Solution(layout, chosen.box, point, speed, cost, residual, found)
 
 
 def _interior_start(scenario: Scenario, limits: Limits, start: Candidate) -> tuple[Array, Array, Array]:
@@ -145,9 +98,8 @@ def _polish(scenario: Scenario, limits: Limits, start: Candidate, y: Array) -> C
     points = jnp.clip(jnp.stack([*variants, start.z[:3]]), box.low, box.high)
 
     def exact(z: Array) -> Candidate:
-        found = least_batch(scenario, limits, z, box, _POLISH_STEPS, stated_nodes=False)
-        return Candidate(box, found.z, jnp.where(found.fits, jnp.exp(-found.objective), 0.0))
+        return candidate(scenario, limits, z, box, _POLISH_STEPS, stated_nodes=False)
 
     found = jax.vmap(exact)(points)
-    best = jnp.argmax(found.speed)
+    best = jnp.argmax(found.score)
     return jax.tree.map(lambda x: x[best], found)

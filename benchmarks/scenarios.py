@@ -1,0 +1,50 @@
+"""Random scenarios from the catalogue, with budgets over their whole feasible range.
+
+`draw(seed)` is deterministic. Models, accelerators, prices, precisions, contexts, drafts and demands
+vary; the budget is log-uniform between the cheapest layout's cost and the fastest layout's.
+"""
+
+import numpy as np
+
+import jaxecon as je
+
+MODELS = tuple(
+    "codellama-34b gemma-7b-it granite-3.1-2b llama-2-13b llama-2-70b llama-3.1-405b llama-3.1-70b "
+    "llama-3.1-8b llama-3.2-1b mistral-large-2407 nemotron-4-340b olmo-2-0325-32b qwen1.5-72b "
+    "qwen2.5-14b qwen2.5-72b qwen3-14b qwen3-4b qwen3-32b-fp8 gemma-3-27b-it falcon-40b".split()
+)
+ACCELERATORS = tuple(
+    "a100-sxm-80gb b200-sxm gb200-nvl72 gh200 h100-pcie h100-sxm h20 h200-sxm l40s mi300x mi355x "
+    "tpu-v5p v100-sxm2-32gb".split()
+)
+MAX_ACCELERATORS = 256
+
+
+def draw(seed: int) -> tuple[je.Serving, float]:
+    """A scenario and a budget; drawn again until the model fits somewhere."""
+    rng = np.random.default_rng(seed)
+    while True:
+        scenario = _scenario(rng)
+        options = {"max_accelerators": MAX_ACCELERATORS}
+        try:
+            cheapest = je.cheapest_at_speed(scenario, 1e-9, **options).cost
+            fastest = je.certified_optimum(scenario, 1e12, **options).cost
+        except je.InfeasibleError:
+            continue
+        low, high = np.log(cheapest), np.log(max(fastest, cheapest))
+        return scenario, float(np.exp(low + (high - low) * rng.uniform()) * (1 + 1e-12))
+
+
+def _scenario(rng: np.random.Generator) -> je.Serving:
+    bits = {"weight_bits": float(rng.choice([16, 8])), "kv_bits": float(rng.choice([16, 8]))}
+    model = je.load_model(str(rng.choice(MODELS)), **bits)
+    price = float(np.exp(rng.uniform(np.log(0.5), np.log(8.0))))
+    accelerator = je.load_accelerator(str(rng.choice(ACCELERATORS)), price_per_hour=price)
+    context = float(round(10 ** rng.uniform(1, 5)))
+    demand = float(10 ** rng.uniform(2, 5)) if rng.random() < 0.2 else None
+    speculation = None
+    if rng.random() < 0.3:
+        acceptance = float(rng.uniform(0.3, 0.95))
+        speculation = je.Speculation(je.load_model("llama-3.2-1b", **bits), acceptance, 8)
+    workload = je.Workload(context, float(rng.integers(1, 2000)), demand)
+    return je.Serving(model, accelerator, workload, speculation=speculation)

@@ -23,7 +23,7 @@ from jaxecon.scenarios import Scenario
 @eqx.filter_jit
 def _batches(scenario: Scenario, limits: Limits, points: jax.Array) -> tuple[jax.Array, jax.Array]:
     """(speed or 0, z) at each (ln tensor, ln pipeline, ln(1 + draft))."""
-    box = Box(jnp.zeros(3), jnp.zeros(3), jnp.ones(()), "1d")
+    box = Box(jnp.zeros(3), jnp.zeros(3), jnp.ones(()), jnp.asarray(False), jnp.asarray(0), "1d")
     found = least_batch(scenario, limits, points, box, 44, stated_nodes=False)
     return jnp.where(found.fits, jnp.exp(-found.objective), 0.0), found.z
 
@@ -90,8 +90,8 @@ def main(count: int = 500, first: int = 0) -> None:
             print(
                 f"seed {seed}: ratio {ratio:.6f} {found.status} {found.residual:.1e} {excess:.1e}", flush=True
             )
-        if seed % 50 == 49:
-            jax.clear_caches()
+        if seed % 25 == 24:
+            jax.clear_caches()  # each structure's programs take address space
     ratios = np.array(ratios)
     print(f"{count} scenarios from seed {first}")
     print(f"within 0.1 %: {np.mean(ratios >= 0.999):.4f}; within 1 %: {np.mean(ratios >= 0.99):.4f}; ")

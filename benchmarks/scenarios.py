@@ -41,7 +41,7 @@ def _scenario(rng: np.random.Generator) -> je.Serving:
     price = float(np.exp(rng.uniform(np.log(0.5), np.log(8.0))))
     accelerator = je.load_accelerator(str(rng.choice(ACCELERATORS)), price_per_hour=price)
     context = float(round(10 ** rng.uniform(1, 5)))
-    demand = float(10 ** rng.uniform(2, 5)) if rng.random() < 0.2 else None
+    demand = float(10 ** rng.uniform(2, 5)) if rng.random() < 0.2 else 1e12
     speculation = None
     if rng.random() < 0.3:
         acceptance = float(rng.uniform(0.3, 0.95))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         certified_frontier as certified_frontier,
         certified_optimum as certified_optimum,
         cheapest_at_speed as cheapest_at_speed,
+        max_speed as max_speed,
         relaxed_optimum as relaxed_optimum,
     )
     from .scenarios import Erdil2025 as Erdil2025, Serving as Serving, Toy as Toy
@@ -53,6 +54,7 @@ _HOMES = {
         "certified_frontier",
         "certified_optimum",
         "cheapest_at_speed",
+        "max_speed",
         "relaxed_optimum",
     ),
     ".specs": (

@@ -19,6 +19,7 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from .._numerics import Smooth
@@ -128,11 +129,7 @@ def minimise(scenario: Scenario, limits: Limits, box: Box, y: Array, log_batch: 
     Levenberg-Marquardt steps: a trial that lowers phi is taken and the damping relaxed, any other
     is refused and the damping raised. A stage begins by evaluating the current point anew.
     """
-    ratio = (FINAL_BARRIER / _FIRST_BARRIER) ** (1.0 / (_STAGES - 1))
-    weights = jnp.repeat(_FIRST_BARRIER * ratio ** jnp.arange(_STAGES), _STEPS + 1)
-    weights = jnp.concatenate([weights, jnp.full(_LAST_STEPS, FINAL_BARRIER)])
-    count = jnp.arange(len(weights))
-    anew = (count % (_STEPS + 1) == 0) & (count < _STAGES * (_STEPS + 1))
+    weights, anew = (jnp.asarray(x) for x in _schedule())
 
     def step(state: _State, now: tuple[Array, Array]) -> tuple[_State, None]:
         weight, fresh = now
@@ -155,6 +152,14 @@ def minimise(scenario: Scenario, limits: Limits, box: Box, y: Array, log_batch: 
     residual = jnp.maximum(scaled, jnp.abs(end.shift))
     objective = state.jet.value[0]
     return Point(y, state.w[3] + end.shift, objective, end.multipliers, residual)
+
+
+def _schedule() -> tuple[np.ndarray, np.ndarray]:
+    """Barrier weights step by step, and whether a step begins a stage."""
+    stages = np.geomspace(_FIRST_BARRIER, FINAL_BARRIER, _STAGES)
+    weights = np.concatenate([np.repeat(stages, _STEPS + 1), np.full(_LAST_STEPS, FINAL_BARRIER)])
+    count = np.arange(len(weights))
+    return weights, (count % (_STEPS + 1) == 0) & (count < _STAGES * (_STEPS + 1))
 
 
 def _trial(at: Reduced, w: Array, damping: Array) -> Array:

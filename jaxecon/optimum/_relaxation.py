@@ -6,6 +6,8 @@ budget. The number of scale-up domains is not smoothed away: each box holds one 
 full domain is a bound of the box.
 """
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -33,6 +35,11 @@ class Box(eqx.Module):
     low: Float[Array, "3"]
     high: Float[Array, "3"]
     nodes: Array
+    """Scale-up domains of a tensor-parallel group."""
+    alone: Array
+    """Whether the tensor degree is fixed at 1, where nothing is communicated."""
+    family: Array
+    """Index among the families of the scenario."""
     partition: str = eqx.field(static=True)
 
     def z(self, y: Array) -> Array:
@@ -63,8 +70,10 @@ def layout_at(z: Array, box: Box, stated_nodes: bool = True) -> Layout:
     )
 
 
-def box_of(family: Family, scenario: Scenario, limits: Limits, nodes: Array, alone: Array) -> Box:
-    """The box of a family at `nodes` domains; `alone` fixes the tensor degree at 1.
+def box_of(
+    family: Family, index: Array, scenario: Scenario, limits: Limits, nodes: Array, alone: Array
+) -> Box:
+    """The box of the family with that index at `nodes` domains; `alone` fixes tensor degree 1.
 
     The tensor degree lies above the capacity of one domain fewer and at or below that of `nodes`.
     """
@@ -75,7 +84,22 @@ def box_of(family: Family, scenario: Scenario, limits: Limits, nodes: Array, alo
     high, low = jnp.where(alone, 0.0, high), jnp.where(alone, 0.0, low)
     lows = [low, jnp.log(family.pipeline_low), jnp.log1p(family.draft_low)]
     highs = [high, jnp.log(family.pipeline_high), jnp.log1p(family.draft_high)]
-    return Box(jnp.stack(lows), jnp.stack(highs), jnp.where(alone, 1.0, nodes), family.partition)
+    nodes = jnp.where(alone, 1.0, nodes)
+    return Box(jnp.stack(lows), jnp.stack(highs), nodes, alone, index, family.partition)
+
+
+def rebuilt(box: Box, scenario: Scenario, limits: Limits) -> Box:
+    """The same box with bounds that follow from the scenario, so that they can be differentiated."""
+    boxes = [
+        box_of(family, box.family, scenario, limits, box.nodes, box.alone)
+        for family in scenario.families(limits.max_accelerators)
+    ]
+
+    def chosen(get: Callable[[Box], Array]) -> Array:
+        return jnp.stack([get(b) for b in boxes])[box.family]
+
+    low, high = chosen(lambda b: b.low), chosen(lambda b: b.high)
+    return Box(low, high, box.nodes, box.alone, box.family, box.partition)
 
 
 def evaluate(

@@ -14,7 +14,7 @@ from ..scenarios import Family, Scenario
 from ..specs import Layout
 from ._interior import Point, minimise
 from ._relaxation import Box, Limits, layout_at, least_batch
-from ._scan import UNFIT, Candidate, candidate, scan
+from ._scan import Candidate, candidate, scan
 
 _STARTS = 6
 _POLISH_STEPS = 52
@@ -23,31 +23,32 @@ _EXPLAINED = 2e-4
 _PULLS = (0.1, 0.02, 1e-3, 1e-5)
 
 
-class Solution(eqx.Module):
-    """The relaxed optimum of one partition as arrays."""
+class Solutions(eqx.Module):
+    """Local optima of one partition, one per start along a leading axis, best not first."""
 
     layout: Layout
     box: Box
     point: Point
     """Where the interior-point path ends."""
-    speed: Array
+    log_speed: Array
+    """By the exact arithmetic at `layout`; `UNFIT` or less where nothing feasible was found."""
     cost: Array
     residual: Array
     """KKT residual at `point`, or the relative speed by which the exact polish left it if that is
     larger than smoothing explains; inf where there is no interior."""
-    found: Array
 
 
-def solve_relaxed(scenario: Scenario, limits: Limits) -> tuple[Solution, ...]:
-    """One solution per partition ("1d", "2d"); usable under jit and vmap."""
-    families = scenario.families(limits.max_accelerators)
-    kinds = sorted({f.partition for f in families})
-    return tuple(_solve_partition(scenario, limits, [f for f in families if f.partition == k]) for k in kinds)
+def solve_relaxed(scenario: Scenario, limits: Limits) -> tuple[Solutions, ...]:
+    """Local optima per partition ("1d", "2d"); usable under jit and vmap."""
+    families = list(enumerate(scenario.families(limits.max_accelerators)))
+    kinds = sorted({f.partition for _, f in families})
+    return tuple(
+        _solve_partition(scenario, limits, [(i, f) for i, f in families if f.partition == k]) for k in kinds
+    )
 
 
-def _solve_partition(scenario: Scenario, limits: Limits, families: list[Family]) -> Solution:
-    scans = [scan(scenario, limits, f) for f in families]
-    every = jax.tree.map(lambda *x: jnp.concatenate(x), *scans)
+def _solve_partition(scenario: Scenario, limits: Limits, families: list[tuple[int, Family]]) -> Solutions:
+    every = _scan_all(scenario, limits, families)
     _, order = jax.lax.top_k(every.score, _STARTS)
     starts = jax.tree.map(lambda x: x[order], every)
 
@@ -58,17 +59,25 @@ def _solve_partition(scenario: Scenario, limits: Limits, families: list[Family])
         y = jnp.where(inside, point.y, start.box.y(start.z[:3]))
         return _polish(scenario, limits, start, y), point, inside
 
-    polished, points, inside = jax.vmap(refine)(starts)
-    best = jnp.argmax(polished.score)
-    chosen, point, interior = jax.tree.map(lambda x: x[best], (polished, points, inside))
+    chosen, point, interior = jax.vmap(refine)(starts)
     layout = layout_at(chosen.z, chosen.box, stated_nodes=False)
-    speed = jnp.exp(chosen.score)
-    found = chosen.score > UNFIT
     left = jnp.abs(chosen.score + point.objective)
     left = jnp.where(left < _EXPLAINED, 0.0, left)
     residual = jnp.where(interior, jnp.maximum(point.residual, left), jnp.inf)
-    cost = scenario.cost_at_speed(layout, speed)
-    return Solution(layout, chosen.box, point, speed, cost, residual, found)
+    cost = scenario.cost_at_speed(layout, jnp.exp(chosen.score))
+    return Solutions(layout, chosen.box, point, chosen.score, cost, residual)
+
+
+def _scan_all(scenario: Scenario, limits: Limits, families: list[tuple[int, Family]]) -> Candidate:
+    """Scans of all families; those of one structure in one graph."""
+    found = []
+    for shape in sorted({(f.fixed_pipeline, f.drafted) for _, f in families}):
+        alike = [(i, f) for i, f in families if (f.fixed_pipeline, f.drafted) == shape]
+        stacked = jax.tree.map(lambda *x: jnp.stack(x), *[f for _, f in alike])
+        indices = jnp.asarray([i for i, _ in alike])
+        scans = jax.vmap(lambda f, i: scan(scenario, limits, f, i))(stacked, indices)
+        found.append(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), scans))
+    return jax.tree.map(lambda *x: jnp.concatenate(x), *found)
 
 
 def _interior_start(scenario: Scenario, limits: Limits, start: Candidate) -> tuple[Array, Array, Array]:

@@ -1,6 +1,7 @@
 """The relaxed optimum as a result to read."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
@@ -9,7 +10,8 @@ from .._errors import InfeasibleError, InputError
 from ..scenarios import Scenario
 from ..specs import Layout
 from ._relaxation import CONSTRAINTS, Limits
-from ._relaxed import Solution, solve_relaxed
+from ._relaxed import Solutions, solve_relaxed
+from ._scan import UNFIT
 from ._space import MAX_ACCELERATORS, MAX_BATCH
 
 TOLERANCE = 1e-6
@@ -40,8 +42,14 @@ class RelaxedOptimum(eqx.Module):
 
 
 @eqx.filter_jit
-def _solve(scenario: Scenario, limits: Limits) -> tuple[Solution, ...]:
+def _solve(scenario: Scenario, limits: Limits) -> tuple[Solutions, ...]:
     return solve_relaxed(scenario, limits)
+
+
+def best_of(solutions: tuple[Solutions, ...]) -> Solutions:
+    """The fastest of all local optima, without a leading axis."""
+    kind = max(solutions, key=lambda s: float(jnp.max(s.log_speed)))
+    return jax.tree.map(lambda x: x[int(jnp.argmax(kind.log_speed))], kind)
 
 
 def limits_of(budget: float | Array, max_accelerators: float, max_batch: float) -> Limits:
@@ -68,9 +76,8 @@ def relaxed_optimum(
     """
     if not np.isfinite(budget) or budget <= 0:
         raise InputError(f"the budget must be a positive number of US dollars, got {budget}")
-    solutions = _solve(scenario, limits_of(budget, max_accelerators, max_batch))
-    best = max(solutions, key=lambda s: float(s.speed))
-    if not bool(best.found):
+    best = best_of(_solve(scenario, limits_of(budget, max_accelerators, max_batch)))
+    if float(best.log_speed) <= UNFIT:
         raise InfeasibleError(
             f"a budget of ${budget:g} per million tokens is unreachable by any real degrees up to "
             f"{max_accelerators} accelerators"
@@ -84,7 +91,7 @@ def relaxed_optimum(
             multipliers = [np.nan] * len(multipliers)
     return RelaxedOptimum(
         layout=best.layout,
-        speed=float(best.speed),
+        speed=float(np.exp(best.log_speed)),
         cost=float(best.cost),
         bound=np.nan,
         shadow_price=multipliers[0],

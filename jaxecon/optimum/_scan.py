@@ -47,12 +47,12 @@ def candidate(
     return Candidate(box, found.z, jnp.where(found.fits, -found.objective, 2.0 * UNFIT + missed))
 
 
-def scan(scenario: Scenario, limits: Limits, family: Family) -> Candidate:
+def scan(scenario: Scenario, limits: Limits, family: Family, index: Array) -> Candidate:
     """Candidates along the tensor degree; all but local maxima are scored as unfit."""
     grid = _first_grid(scenario, family)
 
     def look(grid: _Grid, _: None) -> tuple[_Grid, Candidate]:
-        found = _evaluate(scenario, limits, family, grid)
+        found = _evaluate(scenario, limits, family, index, grid)
         return _zoomed(grid, found), found
 
     _, rounds = jax.lax.scan(look, grid, length=_ROUNDS)
@@ -83,12 +83,16 @@ def _between(low: Array, high: Array, count: int) -> Array:
     return low + jnp.linspace(0.0, 1.0, count) * (high - low) if count > 1 else low[None]
 
 
-def _evaluate(scenario: Scenario, limits: Limits, family: Family, grid: _Grid) -> Candidate:
+def _evaluate(scenario: Scenario, limits: Limits, family: Family, index: Array, grid: _Grid) -> Candidate:
     """The best stages and draft at each tensor degree."""
     tensor = jnp.exp(grid.tensor)
     size = scenario.accelerator.network.domain_size
     nodes = jax.lax.stop_gradient(jnp.ceil(tensor / size * (1.0 - 1e-12)))
-    boxes = jax.vmap(lambda n, alone: box_of(family, scenario, limits, n, alone))(nodes, tensor <= 1.0)
+
+    def box(nodes: Array, alone: Array) -> Box:
+        return box_of(family, index, scenario, limits, nodes, alone)
+
+    boxes = jax.vmap(box)(nodes, tensor <= 1.0)
 
     def at(box: Box, log_tensor: Array, log_stages: Array, log_drafts: Array) -> Candidate:
         z = jnp.stack([log_tensor, log_stages, log_drafts])

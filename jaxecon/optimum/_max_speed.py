@@ -42,7 +42,8 @@ def _unknowns(solution: Solutions) -> Array:
     """x of one local optimum; nu is the sum of the price and fill multipliers."""
     point = solution.point
     nu = point.multipliers[..., 0] + point.multipliers[..., 1]
-    return jnp.concatenate([point.y, point.log_batch[..., None], nu[..., None]], axis=-1)
+    x = jnp.concatenate([point.y, point.log_batch[..., None], nu[..., None]], axis=-1)
+    return jnp.where(jnp.isfinite(solution.residual)[..., None], x, 0.5)
 
 
 def log_max_speed(scenario: Scenario, limits: Limits) -> Array:

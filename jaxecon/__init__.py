@@ -19,7 +19,9 @@ if TYPE_CHECKING:
         certified_frontier as certified_frontier,
         certified_optimum as certified_optimum,
         cheapest_at_speed as cheapest_at_speed,
+        frontier as frontier,
         max_speed as max_speed,
+        relaxed_frontier as relaxed_frontier,
         relaxed_optimum as relaxed_optimum,
     )
     from .scenarios import Erdil2025 as Erdil2025, Serving as Serving, Toy as Toy
@@ -54,7 +56,9 @@ _HOMES = {
         "certified_frontier",
         "certified_optimum",
         "cheapest_at_speed",
+        "frontier",
         "max_speed",
+        "relaxed_frontier",
         "relaxed_optimum",
     ),
     ".specs": (

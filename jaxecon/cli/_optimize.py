@@ -5,7 +5,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from ..optimum import audit, certified_optimum
+from .._errors import InfeasibleError
+from ..optimum import RelaxedOptimum, audit, certified_optimum, relaxed_optimum
 from ..scenarios import Serving
 from ._explain import described
 
@@ -23,7 +24,25 @@ def answer(scenario: Serving, name: str, budget: float, max_accelerators: int) -
     figures = described(scenario, found.layout, name)
     figures["speed_tokens_per_s"] = found.speed
     figures["cost_usd_per_million_tokens"] = found.cost
-    return figures | {"certificate": proof}
+    figures["certificate"] = proof
+    try:
+        best = relaxed_optimum(scenario, budget, max_accelerators=max_accelerators)
+    except InfeasibleError:
+        return figures | {"relaxed": None, "shadow_price": None}
+    return figures | {"relaxed": _relaxed(best, found.speed), "shadow_price": best.shadow_price}
+
+
+def _relaxed(best: RelaxedOptimum, certified: float) -> dict[str, Any]:
+    degrees = ("accelerators", "tensor", "pipeline", "batch", "draft_tokens")
+    return {
+        "speed_tokens_per_s": best.speed,
+        "cost_usd_per_million_tokens": best.cost,
+        "layout": {k: float(getattr(best.layout, k)) for k in degrees},
+        "multipliers": best.multipliers,
+        "residual": best.residual,
+        "status": best.status,
+        "ahead_of_certified": best.speed / certified - 1.0,
+    }
 
 
 def show(result: dict[str, Any], model: str, accelerator: str) -> None:
@@ -44,6 +63,8 @@ def show(result: dict[str, Any], model: str, accelerator: str) -> None:
         line += f"; the best of {proof['space_size']:,} legal layouts, proven by examining "
         line += f"{proof['examined']:,}"
     console.print(line, soft_wrap=True)
+    if result.get("relaxed"):
+        console.print(_relaxed_line(result["relaxed"]), soft_wrap=True)
     table = Table("part of a step", "ms", "memory of one accelerator", "GB")
     times = [(k.replace("_", " "), f"{1e3 * v:.3f}") for k, v in result["step_time_s"].items()]
     uses = [(k.replace("_", " "), f"{v / 1e9:.2f}") for k, v in result["memory_bytes"].items()]
@@ -54,9 +75,22 @@ def show(result: dict[str, Any], model: str, accelerator: str) -> None:
         console.print(f"[dim]{engine}:[/] {command}", soft_wrap=True, highlight=False)
 
 
+def _relaxed_line(relaxed: dict[str, Any]) -> str:
+    layout = relaxed["layout"]
+    line = f"real degrees: {relaxed['speed_tokens_per_s']:.1f} tokens/s with tensor "
+    line += f"{layout['tensor']:.2f}, pipeline {layout['pipeline']:.2f}, batch {layout['batch']:.1f} "
+    line += f"({100 * relaxed['ahead_of_certified']:+.2f} %)"
+    if relaxed["status"] != "success":
+        return line + f"; no sensitivities: {relaxed['status']}"
+    binding = {k: v for k, v in relaxed["multipliers"].items() if v > 1e-3}
+    words = ", ".join(f"{k} {v:.3f}" for k, v in sorted(binding.items(), key=lambda x: -x[1]))
+    return line + f"; one percent more of what binds buys, in percent of speed: {words or 'nothing'}"
+
+
 def flat(result: dict[str, Any]) -> dict[str, Any]:
     """One row of an answer, for CSV."""
     row = {k: v for k, v in result.items() if not isinstance(v, dict)}
-    for key in ("layout", "step_time_s", "memory_bytes", "certificate"):
-        row |= {f"{key}.{k}": v for k, v in result.get(key, {}).items()}
+    for key in ("layout", "step_time_s", "memory_bytes", "certificate", "relaxed"):
+        part = result.get(key) or {}
+        row |= {f"{key}.{k}": v for k, v in part.items() if not isinstance(v, dict)}
     return row

@@ -15,3 +15,5 @@ from ._curves import (
     frontier as frontier,
     relaxed_frontier as relaxed_frontier,
 )
+from ._rounding import rounded as rounded
+from ._space import Space as Space

@@ -12,6 +12,8 @@ import numpy as np
 from .._errors import InfeasibleError, InputError
 from ..scenarios import Scenario
 from ..specs import Layout
+from ._relaxed_optimum import relaxed_optimum
+from ._rounding import rounded
 from ._space import MAX_ACCELERATORS, MAX_BATCH, Block, Space
 
 _PART = 128
@@ -62,18 +64,28 @@ def certified_optimum(
     *,
     max_accelerators: int = MAX_ACCELERATORS,
     max_batch: int = MAX_BATCH,
+    start: str = "auto",
 ) -> Certified:
     """The fastest legal integer layout at no more than `budget` US dollars per million tokens.
 
-    Ties go to the cheaper, then the smaller layout.
+    Ties go to the cheaper, then the smaller layout. With `start="relaxed"` the best lattice
+    neighbour of the relaxed optimum is an incumbent, and degrees whose bound lies below it are never
+    searched; with "enumerate" degrees are searched in descending order of their bound. Both give the
+    same answer. "auto" enumerates: every space measured so far is enumerated faster than one relaxed
+    problem is solved (benchmarks/README.md).
 
     Raises:
-        InputError: for a budget that is not a positive number.
+        InputError: for a budget that is not a positive number, or an unknown start.
         InfeasibleError: if the model fits on no allowed layout, or none meets the budget.
     """
     if not np.isfinite(budget) or budget <= 0:
         raise InputError(f"the budget must be a positive number of US dollars, got {budget}")
+    if start not in ("auto", "relaxed", "enumerate"):
+        raise InputError(f"start must be 'auto', 'relaxed' or 'enumerate', got {start!r}")
     space = legal_space(scenario, max_accelerators, max_batch)
+    floor = -np.inf
+    if start == "relaxed":
+        floor = _incumbent(scenario, space, budget, max_accelerators, max_batch)
     best, pruned, cheapest = _Best(), 0, (np.inf, 0.0)
     for block in space.blocks:
         everything = np.arange(len(block))
@@ -85,7 +97,8 @@ def certified_optimum(
         order = able[np.argsort(-bound[able], kind="stable")]
         done = 0
         while done < len(order):
-            if best.key is not None and bound[order[done]] < -best.key[0]:
+            least = floor if best.key is None else max(floor, -best.key[0])
+            if bound[order[done]] < least:
                 break
             part = order[done : done + _PART]
             batch = space.last(block, part, lambda s, c, fits: c > budget) + 1.0
@@ -100,6 +113,19 @@ def certified_optimum(
             f"costs ${cheapest[0]:.4g} at {cheapest[1]:.4g} tokens/s"
         )
     return _certified(best, space, pruned, by_speed=True)
+
+
+def _incumbent(
+    scenario: Scenario, space: Space, budget: float, max_accelerators: int, max_batch: int
+) -> float:
+    """Speed of the best lattice neighbour of the relaxed optimum; -inf where there is none."""
+    sizes = {"max_accelerators": max_accelerators, "max_batch": max_batch}
+    try:
+        relaxed = relaxed_optimum(scenario, budget, **sizes)
+    except InfeasibleError:
+        return -np.inf
+    near = rounded(space, relaxed.layout, budget)
+    return -np.inf if near is None else near[1]
 
 
 def cheapest_at_speed(

@@ -1,0 +1,58 @@
+"""Rounding against the certificate, the two ways of certifying, and which is faster.
+
+Run: python benchmarks/certificate_bars.py [COUNT] [FIRST_SEED]
+"""
+
+import sys
+import time
+
+import jax
+import numpy as np
+from scenarios import MAX_ACCELERATORS, draw
+
+import jaxecon as je
+from jaxecon.optimum import Space, rounded
+
+
+LIMITS = {"max_accelerators": MAX_ACCELERATORS}
+
+
+def _timed(scenario, budget, start):
+    je.certified_optimum(scenario, budget, start=start, **LIMITS)
+    began = time.perf_counter()
+    found = je.certified_optimum(scenario, budget, start=start, **LIMITS)
+    return found, time.perf_counter() - began
+
+
+def _same(a, b) -> bool:
+    layouts = (jax.tree.leaves(x.layout) for x in (a, b))
+    return (a.speed, a.cost) == (b.speed, b.cost) and all(map(np.array_equal, *layouts))
+
+
+def main(count: int = 300, first: int = 0) -> None:
+    """Print the shares within the bars and the ratio of times, warm."""
+    close, equal, ratios, sizes = [], [], [], []
+    for seed in range(first, first + count):
+        scenario, budget = draw(seed)
+        plain, slow = _timed(scenario, budget, "enumerate")
+        led, fast = _timed(scenario, budget, "relaxed")
+        relaxed = je.relaxed_optimum(scenario, budget, **LIMITS)
+        near = rounded(Space(scenario, MAX_ACCELERATORS), relaxed.layout, budget)
+        close.append(0.0 if near is None else near[1] / plain.speed)
+        equal.append(_same(plain, led))
+        ratios.append(fast / slow)
+        sizes.append(plain.space_size)
+        if close[-1] < 0.99:
+            print(f"seed {seed}: rounded {close[-1]:.4f} of certified", flush=True)
+        if seed % 25 == 24:
+            jax.clear_caches()
+    close = np.array(close)
+    print(f"{count} scenarios from seed {first}: rounded within 1 %: {np.mean(close >= 0.99):.4f}")
+    print(f"rounded equals certified: {np.mean(close == 1.0):.4f}; worst {close.min():.4f}")
+    print(f"relaxed start equals enumeration: {sum(equal)} of {count}")
+    print(f"time of relaxed start / enumeration: median {np.median(ratios):.2f}, least {min(ratios):.2f}")
+    print(f"space sizes: {min(sizes):,} to {max(sizes):,}")
+
+
+if __name__ == "__main__":
+    main(*(int(x) for x in sys.argv[1:]))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         cheapest_at_speed as cheapest_at_speed,
         frontier as frontier,
         max_speed as max_speed,
+        one_sided as one_sided,
         relaxed_frontier as relaxed_frontier,
         relaxed_optimum as relaxed_optimum,
     )
@@ -58,6 +59,7 @@ _HOMES = {
         "cheapest_at_speed",
         "frontier",
         "max_speed",
+        "one_sided",
         "relaxed_frontier",
         "relaxed_optimum",
     ),

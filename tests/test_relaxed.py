@@ -107,3 +107,56 @@ def test_unreachable_budget():
 def test_bad_budget(budget):
     with pytest.raises(je.InputError, match="budget"):
         je.relaxed_optimum(_case(1)[0], budget)
+
+
+def test_both_sides_of_a_kink():
+    """Fewer accelerators in a domain than the layout uses cost speed; more buy none."""
+    scenario, budget = _case(24)
+
+    def where(s):
+        return s.accelerator.network.domain_size
+
+    left, right = je.one_sided(scenario, budget, where)
+    here, step = float(_log_speed(scenario, jnp.asarray(budget))), 1e-4
+    size = where(scenario)
+    ends = [
+        float(_log_speed(eqx.tree_at(where, scenario, size * np.exp(d)), jnp.asarray(budget)))
+        for d in (-step, step)
+    ]
+    assert left == pytest.approx((here - ends[0]) / step, rel=1e-2)
+    assert right == pytest.approx((ends[1] - here) / step, rel=1e-2, abs=1e-3)
+    assert left - right > 0.1
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_both_certificates_agree(seed):
+    scenario, budget = _case(seed)
+    answers = [je.certified_optimum(scenario, budget, start=s) for s in ("enumerate", "relaxed")]
+    assert answers[0].speed == answers[1].speed and answers[0].cost == answers[1].cost
+    leaves = (jax.tree.leaves(a.layout) for a in answers)
+    assert all(map(np.array_equal, *leaves))
+
+
+def test_frontiers_side_by_side():
+    scenario, _ = _case(1)
+    both = je.frontier(scenario, points=8, max_accelerators=16)
+    assert len(both.relaxed.speed) == 8 and np.all(both.relaxed.residual <= 1e-6)
+    for speed, cost in zip(both.relaxed.speed, both.relaxed.cost, strict=True):
+        legal = both.certified.speed[both.certified.cost <= cost * (1 + 1e-9)]
+        assert speed >= legal.max(initial=0.0) * (1 - 1e-9)
+
+
+def test_one_compilation_per_structure():
+    scenario, budget = _case(1)
+    solve = je.relaxed_optimum
+    solve(scenario, budget)
+    before = _compiled()
+    other = eqx.tree_at(lambda s: s.accelerator.hbm_bandwidth, scenario, replace_fn=lambda x: 2.0 * x)
+    solve(other, budget * 1.1)
+    assert _compiled() == before
+
+
+def _compiled():
+    from jaxecon.optimum._relaxed_optimum import _solve
+
+    return _solve._cached._cache_size()

@@ -8,7 +8,7 @@ from ._exact import (
 )
 from ._frontier import Frontier as Frontier, certified_frontier as certified_frontier
 from ._relaxed_optimum import RelaxedOptimum as RelaxedOptimum, relaxed_optimum as relaxed_optimum
-from ._max_speed import max_speed as max_speed
+from ._max_speed import max_speed as max_speed, one_sided as one_sided
 from ._curves import (
     Frontiers as Frontiers,
     RelaxedFrontier as RelaxedFrontier,

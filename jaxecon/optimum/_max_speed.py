@@ -112,3 +112,33 @@ def max_speed(
     """
     log_speed = log_max_speed(scenario, limits_of(budget, max_accelerators, max_batch))
     return jnp.where(log_speed > UNFIT, jnp.exp(log_speed), 0.0)
+
+
+@eqx.filter_jit
+def _log_slopes(scenario: Scenario, limits: Limits) -> tuple[Scenario, Limits]:
+    return eqx.filter_grad(lambda pair: log_max_speed(*pair))((scenario, limits))
+
+
+def one_sided(
+    scenario: Scenario,
+    budget: float,
+    where: Callable[[Scenario], Array],
+    *,
+    step: float = 2e-4,
+    max_accelerators: float = MAX_ACCELERATORS,
+    max_batch: float = MAX_BATCH,
+) -> tuple[float, float]:
+    """(left, right) derivatives d ln speed / d ln parameter, which differ at a kink.
+
+    The problem is solved anew with the parameter `where(scenario)` moved by a relative `step` to
+    either side, and the derivative taken there: at a change of layout or of the binding term each
+    side has its own. `step` is well above the smoothing temperature (1e-5), so that a tie is resolved;
+    away from kinks the two agree to the order of `step`.
+    """
+    limits = limits_of(budget, max_accelerators, max_batch)
+    sides = []
+    for sign in (-1.0, 1.0):
+        moved = eqx.tree_at(where, scenario, where(scenario) * jnp.exp(sign * step))
+        slopes, _ = _log_slopes(moved, limits)
+        sides.append(float(where(slopes) * where(moved)))
+    return sides[0], sides[1]

@@ -75,7 +75,7 @@ def relaxed_frontier(
     kinds = _solve_many(scenario, Limits(*sizes), jnp.asarray(budgets))
     columns, partitions = [], []
     for i in range(len(budgets)):
-        tops = [np.asarray(k.log_speed[i]) for k in kinds]
+        tops = [np.asarray(k.rank[i]) for k in kinds]
         kind = int(np.argmax([t.max() for t in tops]))
         j = int(np.argmax(tops[kind]))
         if tops[kind][j] <= UNFIT:

@@ -52,7 +52,7 @@ def log_max_speed(scenario: Scenario, limits: Limits) -> Array:
     solutions = solve_relaxed(_map(frozen, scenario), _map(frozen, limits))
     values = []
     for kind in solutions:
-        best = jnp.argmax(kind.log_speed)
+        best = jnp.argmax(kind.rank)
         one = jax.tree.map(lambda x, i=best: frozen(x[i]), kind)
         values.append(_value(scenario, limits, one))
     return jnp.max(jnp.stack(values))

@@ -20,6 +20,9 @@ _STARTS = 6
 _POLISH_STEPS = 52
 # Smoothing and barrier move the speed by less than this.
 _EXPLAINED = 2e-4
+TOLERANCE = 1e-6
+"""KKT residuals above this are not called a success."""
+_DOUBT = 1e-6
 _PULLS = (0.1, 0.02, 1e-3, 1e-5)
 
 
@@ -36,6 +39,15 @@ class Solutions(eqx.Module):
     residual: Array
     """KKT residual at `point`, or the relative speed by which the exact polish left it if that is
     larger than smoothing explains; inf where there is no interior."""
+
+    @property
+    def rank(self) -> Array:
+        """ln speed, a little less where the path did not end there.
+
+        A full domain is the end of one box and the beginning of the next, and only the first is
+        stationary there.
+        """
+        return self.log_speed - jnp.where(self.residual <= TOLERANCE, 0.0, _DOUBT)
 
 
 def solve_relaxed(scenario: Scenario, limits: Limits) -> tuple[Solutions, ...]:

@@ -10,11 +10,9 @@ from .._errors import InfeasibleError, InputError
 from ..scenarios import Scenario
 from ..specs import Layout
 from ._relaxation import CONSTRAINTS, Limits
-from ._relaxed import Solutions, solve_relaxed
+from ._relaxed import TOLERANCE, Solutions, solve_relaxed
 from ._scan import UNFIT
 from ._space import MAX_ACCELERATORS, MAX_BATCH
-
-TOLERANCE = 1e-6
 
 
 class RelaxedOptimum(eqx.Module):
@@ -48,8 +46,8 @@ def _solve(scenario: Scenario, limits: Limits) -> tuple[Solutions, ...]:
 
 def best_of(solutions: tuple[Solutions, ...]) -> Solutions:
     """The fastest of all local optima, without a leading axis."""
-    kind = max(solutions, key=lambda s: float(jnp.max(s.log_speed)))
-    return jax.tree.map(lambda x: x[int(jnp.argmax(kind.log_speed))], kind)
+    kind = max(solutions, key=lambda s: float(jnp.max(s.rank)))
+    return jax.tree.map(lambda x: x[int(jnp.argmax(kind.rank))], kind)
 
 
 def limits_of(budget: float | Array, max_accelerators: float, max_batch: float) -> Limits:

@@ -151,6 +151,27 @@ def evaluate(
 
 
 @app.command()
+def sweep(
+    config: Annotated[Path, typer.Argument(help="TOML file; configs/sweeps holds examples.")],
+    out: Annotated[Path | None, typer.Option(help="File to write: .csv or .parquet.")] = None,
+    coordinator: Annotated[str | None, typer.Option(help="HOST:PORT of process 0 of several.")] = None,
+    processes: Annotated[int | None, typer.Option(min=1, help="Processes of the run.")] = None,
+    process: Annotated[int | None, typer.Option(min=0, help="Number of this process, from 0.")] = None,
+    distributed: Annotated[bool, typer.Option(help="Ask the scheduler (SLURM, MPI) for these.")] = False,
+    as_json: o.Json = False,
+) -> None:
+    """Many scenarios: a grid or a sample over any of their numbers, resumable.
+
+    Completed chunks lie in OUT.parts until the end. The same command takes up a run that was stopped.
+    Several processes, each with the same command and its own --process, share the work; all must see
+    the folder of OUT.
+    """
+    from ._sweep import run
+
+    run(config, out or Path(config.stem + ".csv"), (coordinator, processes, process), distributed, as_json)
+
+
+@app.command()
 def models(as_json: o.Json = False) -> None:
     """The models of the catalogue, with parameters and sources."""
     from ._catalogue import model_rows, show_rows

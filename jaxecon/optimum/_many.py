@@ -199,7 +199,7 @@ class _Search:
         devices = 1 if self.mesh is None else self.mesh.size
         for start in range(0, count, _TILE * devices):
             part = min(_TILE * devices, count - start)
-            width = max(_LEAST * devices, 1 << (part - 1).bit_length())
+            width = (_LEAST if part <= _LEAST * devices else _TILE) * devices
             index = start + np.minimum(np.arange(width), part - 1)
             tile = jax.tree.map(lambda x, index=index: x[index], pairs)
             if self.mesh is not None:

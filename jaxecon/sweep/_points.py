@@ -53,7 +53,8 @@ class Points:
         from scipy.stats import qmc  # a second to import, and only samples need it
 
         engine = qmc.Sobol(len(self.sampled), scramble=True, rng=np.random.default_rng(self.seed))
-        engine.fast_forward(start)
+        if start:
+            engine.fast_forward(start)
         with warnings.catch_warnings():
             # A sample need not be a power of two long, as SciPy would have it.
             warnings.simplefilter("ignore", UserWarning)

@@ -3,12 +3,15 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .._errors import InputError
 from ._config import read_config
 from ._processes import Processes, ProcessLost
 from ._store import Store
+
+if TYPE_CHECKING:
+    from ._plan import Plan
 
 SUFFIXES = (".csv", ".parquet")
 
@@ -56,10 +59,23 @@ def run_sweep(
     if not out.parent.is_dir():
         raise InputError(f"--out '{out}': there is no folder '{out.parent}'")
     from ._plan import Plan
-    from ._solve import columns_of, solve_chunk
+    from ._solve import columns_of
 
     plan = Plan(read_config(config))
     store = Store(out, plan.provenance(), ",".join(columns_of(plan)) + "\n", plan.chunks)
+    try:
+        computed = _complete(plan, store, processes, progress)
+    finally:
+        store.close()
+    return Summary(plan.points.rows, plan.chunks, computed, time.monotonic() - began)
+
+
+def _complete(
+    plan: "Plan", store: Store, processes: Processes, progress: Callable[[int, int], None] | None
+) -> int:
+    """Compute what is missing and join it; the number of chunks that this process computed."""
+    from ._solve import solve_chunk
+
     missing: list[int] = []
     with _all_or_none(processes):
         finished = store.finished()
@@ -67,22 +83,21 @@ def run_sweep(
             store.open()
             missing = store.missing()
     if finished:
-        return Summary(plan.points.rows, plan.chunks, 0, time.monotonic() - began)
+        return 0
     missing = processes.agree(missing, plan.chunks)
-    done, computed = plan.chunks - len(missing), 0
+    computed = 0
     for start in range(0, len(missing), processes.count):
-        mine = missing[start : start + processes.count][processes.index : processes.index + 1]
+        these = missing[start : start + processes.count]
         with _all_or_none(processes):
-            for chunk in mine:
+            for chunk in these[processes.index : processes.index + 1]:
                 store.write(chunk, solve_chunk(plan, chunk))
                 computed += 1
-        done += len(missing[start : start + processes.count])
         if progress is not None:
-            progress(done, plan.chunks)
+            progress(plan.chunks - len(missing) + start + len(these), plan.chunks)
     with _all_or_none(processes):
         if processes.index == 0:
             store.join()
-    return Summary(plan.points.rows, plan.chunks, computed, time.monotonic() - began)
+    return computed
 
 
 class _all_or_none:

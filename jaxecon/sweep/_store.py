@@ -35,6 +35,7 @@ class Store:
         self.folder = Path(f"{out}.parts")
         self.manifest = self.folder / "manifest.json"
         self.record = Path(f"{out}.json")
+        self._lock: IO[str] | None = None
 
     def finished(self) -> bool:
         """Whether the final file is there and is of this sweep.
@@ -71,6 +72,11 @@ class Store:
                 left.unlink()
             if not self.manifest.exists():
                 _write_whole(self.manifest, json.dumps(self.provenance, indent=1).encode())
+
+    def close(self) -> None:
+        """Let other runs write."""
+        if self._lock is not None:
+            self._lock.close()
 
     def missing(self) -> list[int]:
         """Chunks that are not there; those that are have been verified.

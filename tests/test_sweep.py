@@ -92,8 +92,9 @@ def command(config, out, cache, *words, devices=1):
     flags = f"--xla_force_host_platform_device_count={devices}"
     environment = os.environ | {"XDG_CACHE_HOME": str(cache), "XLA_FLAGS": flags, "PYTHONPATH": str(ROOT)}
     main = [sys.executable, "-c", "from jaxecon.cli import main; main()", "sweep", str(config)]
-    pipe = subprocess.PIPE
-    return subprocess.Popen([*main, "--out", str(out), *words], env=environment, stdout=pipe, stderr=pipe, text=True)
+    main += ["--out", str(out), *words]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(main, env=environment, **pipes)
 
 
 def chunks(out):
@@ -112,7 +113,7 @@ def test_killed_at_random_times(whole, tmp_path):
     out, chance = tmp_path / "killed.csv", random.Random(0)
     for _ in range(3):
         process, seen = command(config, out, tmp_path / "cache"), chunks(out)
-        until(lambda: chunks(out) > seen, process)
+        until(lambda seen=seen: chunks(out) > seen, process)
         time.sleep(chance.uniform(0.0, 0.15))
         process.kill()
         process.communicate()

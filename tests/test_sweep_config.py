@@ -52,7 +52,8 @@ def test_any_range_of_rows_alone():
 @pytest.mark.parametrize("path", sorted((configs_dir() / "sweeps").glob("*.toml")), ids=lambda p: p.stem)
 def test_examples(path):
     plan = Plan(read_config(path))
-    assert plan.points.rows >= 100 and path.read_text().startswith(f"# jaxecon sweep configs/sweeps/{path.name}")
+    assert plan.points.rows >= 100
+    assert path.read_text().startswith(f"# jaxecon sweep configs/sweeps/{path.name}")
 
 
 def test_only_the_leaves_that_shape_degrees_are_found():

@@ -14,7 +14,11 @@ from ..sweep import Processes, ProcessLost, join_processes, run_sweep
 
 
 def run(
-    config: Path, out: Path, joined: tuple[str | None, int | None, int | None], distributed: bool, as_json: bool
+    config: Path,
+    out: Path,
+    joined: tuple[str | None, int | None, int | None],
+    distributed: bool,
+    as_json: bool,
 ) -> None:
     """Run a sweep and print its summary.
 
@@ -31,7 +35,7 @@ def run(
         os._exit(2)  # an orderly end would wait for the lost process
     finally:
         stop()
-    if processes.index:
+    if processes.number:
         return
     figures = {
         "out": str(out),
@@ -42,7 +46,7 @@ def run(
     }
     if as_json:
         typer.echo(json.dumps(figures))
-    elif summary.computed or processes.count > 1:
+    elif summary.computed or processes.total > 1:
         typer.echo(
             f"{summary.rows:,} scenarios in '{out}'; computed {summary.computed} of {summary.chunks} "
             f"chunks in {summary.seconds:.1f} s"
@@ -70,7 +74,7 @@ def _processes(joined: tuple[str | None, int | None, int | None], distributed: b
 
 def _progress(processes: Processes) -> tuple[Callable[[int, int], None] | None, Callable[[], None]]:
     """(what to call after each round, what to call at the end): a bar where standard error is a terminal."""
-    if processes.index or not sys.stderr.isatty():
+    if processes.number or not sys.stderr.isatty():
         return None, lambda: None
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn

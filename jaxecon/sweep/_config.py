@@ -34,8 +34,9 @@ SCENARIO = (
     "acceptance max_draft_tokens reserve revision"
 ).split()
 _TEXTS = ("cost_model", "model", "accelerator", "draft", "revision")
-_TOP = ("outputs", "elasticities", "budget", "scenario", "axes", "sample", "seed", "max_accelerators")
-_TOP += ("max_batch", "rows_per_chunk")
+_TOP = (
+    "outputs elasticities budget scenario axes sample seed max_accelerators max_batch rows_per_chunk"
+).split()
 _RANGE = ("low", "high", "points", "scale")
 _MOST_ROWS = 10**9
 
@@ -182,7 +183,7 @@ def _value(name: str, given: Any) -> Value:
         number = float(given[1:]) if factor else given
     except ValueError:
         number = None
-    if not _is_number(number):
+    if number is None or not _is_number(number):
         raise InputError(f"'{name}' takes numbers and factors such as \"x2\", got {given!r}")
     if name == "budget":
         if factor:

@@ -7,8 +7,10 @@ from typing import Any
 
 from .._errors import InputError
 
-_TEXTS = ("status", "partition", "relaxed.status", "relaxed.layout.partition", "jaxecon_version")
-_TEXTS += ("config_sha256", "model", "accelerator", "draft", "cost_model", "revision")
+_TEXTS = (
+    "status layout.partition relaxed.status relaxed.layout.partition jaxecon_version config_sha256 "
+    "model accelerator draft cost_model revision"
+).split()
 
 
 def require_pyarrow() -> None:

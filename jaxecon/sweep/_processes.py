@@ -28,8 +28,8 @@ class ProcessLost(RuntimeError):
 class Processes(NamedTuple):
     """This process among those of the run."""
 
-    index: int = 0
-    count: int = 1
+    number: int = 0
+    total: int = 1
 
     def agree(self, missing: list[int], chunks: int) -> list[int]:
         """The list of missing chunks as process 0 sees it.
@@ -37,7 +37,7 @@ class Processes(NamedTuple):
         Raises:
             ProcessLost: if another process is gone.
         """
-        if self.count == 1:
+        if self.total == 1:
             return missing
         flags = np.zeros(chunks, bool)
         flags[missing] = True
@@ -51,7 +51,7 @@ class Processes(NamedTuple):
         Raises:
             ProcessLost: if another process is gone.
         """
-        if self.count == 1:
+        if self.total == 1:
             return ok
         from jax.experimental import multihost_utils
 

@@ -79,23 +79,23 @@ def _complete(
     missing: list[int] = []
     with _all_or_none(processes):
         finished = store.finished()
-        if not finished and processes.index == 0:
+        if not finished and processes.number == 0:
             store.open()
             missing = store.missing()
     if finished:
         return 0
     missing = processes.agree(missing, plan.chunks)
     computed = 0
-    for start in range(0, len(missing), processes.count):
-        these = missing[start : start + processes.count]
+    for start in range(0, len(missing), processes.total):
+        these = missing[start : start + processes.total]
         with _all_or_none(processes):
-            for chunk in these[processes.index : processes.index + 1]:
+            for chunk in these[processes.number : processes.number + 1]:
                 store.write(chunk, solve_chunk(plan, chunk))
                 computed += 1
         if progress is not None:
             progress(plan.chunks - len(missing) + start + len(these), plan.chunks)
     with _all_or_none(processes):
-        if processes.index == 0:
+        if processes.number == 0:
             store.join()
     return computed
 

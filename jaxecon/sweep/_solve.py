@@ -13,21 +13,18 @@ from ..optimum import STATUSES, certified_many, elasticities_many, relaxed_many
 from ._plan import Plan, Structure
 
 _DEGREES = ("accelerators", "tensor", "pipeline", "expert", "data", "batch", "draft_tokens")
-_CERTIFIED = ("speed_tokens_per_s", "cost_usd_per_million_tokens")
-_CERTIFIED += tuple(f"layout.{d}" for d in (*_DEGREES, "partition")) + ("certificate.examined", "status")
-_RELAXED = ("speed_tokens_per_s", "cost_usd_per_million_tokens")
-_RELAXED += tuple(f"layout.{d}" for d in (*_DEGREES, "partition")) + ("residual", "status")
+_LAYOUT = tuple(f"layout.{d}" for d in (*_DEGREES, "partition"))
+_FIGURES = ("speed_tokens_per_s", "cost_usd_per_million_tokens", *_LAYOUT)
 
 
 def columns_of(plan: Plan) -> list[str]:
     """Names of the columns, in order."""
     names = ["row", *plan.config.scenario, *(a.name for a in plan.config.axes)]
     if "certified" in plan.config.outputs:
-        names += _CERTIFIED
+        names += [*_FIGURES, "certificate.examined", "status"]
     if "relaxed" in plan.config.outputs:
-        names += [f"relaxed.{n}" for n in _RELAXED] + ["shadow_price"]
+        names += [f"relaxed.{n}" for n in (*_FIGURES, "residual", "status")] + ["shadow_price"]
     names += [f"elasticity.{n}" for n in plan.elasticities]
-    # Options that an axis overrides would otherwise appear under two names.
     return [*names, "jaxecon_version", "config_sha256", "seed"]
 
 

@@ -33,8 +33,9 @@ from ._space import MAX_ACCELERATORS, MAX_BATCH
 STATUSES = ("optimal", "budget unreachable", "does not fit")
 """What a scenario's search can end with; `CertifiedMany.status` holds indices into it."""
 
-_TILE = 8192
-_LEAST = 1024
+# Pairs per compiled call: wide for throughput (benchmarks/README.md), narrow for what is left over.
+_TILE = 32768
+_LEAST = 2048
 # Figures of one layout may differ in the last bits between two widths of a compiled program.
 _SLACK = 1e-12
 

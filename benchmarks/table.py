@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
-NUMBA = "| cores | layouts a call | jaxecon, M/s | plain loop, M/s | parallel loop, M/s | ratio to the better |"
+NUMBA = "| cores | layouts a call | jaxecon, M/s | plain loop | parallel loop | ratio to the better |"
 NUMPY = "| cores | jaxecon, M/s | NumPy grid, M/s | ratio |"
 RULE = {NUMBA: "| --- | --- | --- | --- | --- | --- |", NUMPY: "| --- | --- | --- | --- |"}
 FIRST = str(min(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else "0"

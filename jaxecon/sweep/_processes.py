@@ -7,6 +7,9 @@ meet, so that the loss of one is noticed by the others, and ends the run.
 import ctypes
 import os
 import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,7 +80,23 @@ def join_processes(coordinator: str | None, count: int | None, index: int | None
             "--processes N and --process 0 to N - 1, or run under a scheduler that JAX knows"
         ) from error
     _explain_abort()
-    return Processes(jax.process_index(), jax.process_count())
+    processes = Processes(jax.process_index(), jax.process_count())
+    with _standard_output_aside():
+        processes.meet()
+    return processes
+
+
+@contextmanager
+def _standard_output_aside() -> Iterator[None]:
+    """Send what libraries print to standard error: the first meeting makes Gloo say who is connected."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def _together(operation: Any, value: np.ndarray) -> np.ndarray:

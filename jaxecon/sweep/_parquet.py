@@ -11,6 +11,10 @@ _TEXTS = (
     "status layout.partition relaxed.status relaxed.layout.partition jaxecon_version config_sha256 "
     "model accelerator draft cost_model revision"
 ).split()
+_WHOLE = (
+    "row seed certificate.examined layout.accelerators layout.tensor layout.pipeline layout.expert "
+    "layout.data layout.batch layout.draft_tokens"
+).split()
 
 
 def require_pyarrow() -> None:
@@ -25,14 +29,15 @@ def require_pyarrow() -> None:
 def write_parquet(path: Path, header: str, bodies: Iterable[bytes], provenance: dict[str, Any]) -> None:
     """Write the rows of chunks, one row group each, with the provenance in the schema.
 
-    Whole numbers stay whole; an absent figure is null.
+    An absent figure is null.
     """
     import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet
 
     names = header.strip().split(",")
-    kinds = {n: pa.string() if n in _TEXTS else pa.int64() if n == "row" else pa.float64() for n in names}
+    texts, whole = dict.fromkeys(_TEXTS, pa.string()), dict.fromkeys(_WHOLE, pa.int64())
+    kinds = {name: (texts | whole).get(name, pa.float64()) for name in names}
     reading = pa.csv.ReadOptions(column_names=names)
     converting = pa.csv.ConvertOptions(column_types=kinds)
     notes = {f"jaxecon.{k}": str(v) for k, v in provenance.items()}

@@ -172,7 +172,9 @@ class _Search:
         self.best = np.full(count, -np.inf)
         self.fitted = np.zeros(count, bool)
         self.examined = np.zeros(count, np.int64)
-        self.solved: list[tuple[np.ndarray, ...]] = []
+        none = np.zeros(0)
+        whole = none.astype(np.int64)
+        self.solved: list[tuple[np.ndarray, ...]] = [(whole, whole, none, none, none, whole)]
 
     def run(self, table: _Table, which: np.ndarray, row: np.ndarray, block: int) -> None:
         """Close every pair of one block of degrees."""
@@ -272,6 +274,8 @@ def certified_many(
     for number, block in enumerate(blocks):
         sizes = np.array([len(d[number].tensor) for d in degrees])
         which, row = _pair_up(sizes, table)
+        if not len(which):
+            continue
         layouts = jax.tree.map(lambda x: _padded(x, len(x)), block)
         search.run(_Table(varying, fixed, budgets, layouts, np.float64(max_batch)), which, row, number)
     return _collected(search, blocks, count)

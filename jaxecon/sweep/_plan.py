@@ -3,7 +3,7 @@
 import hashlib
 import itertools
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import jax
@@ -27,13 +27,10 @@ class Structure:
     def __init__(self, treedef: Any, names: list[str]) -> None:
         self.treedef, self.names = treedef, names
         self.rows: list[np.ndarray] = []
+        self.values = np.zeros((0, len(names)))
+        """Leaves of every combination, shape (combinations, leaves)."""
         self.varies = np.zeros(len(names), bool)
         self.shaping: list[int] = []
-
-    @property
-    def values(self) -> np.ndarray:
-        """Leaves of every combination, shape (combinations, leaves)."""
-        return np.stack(self.rows)
 
     def scenario(self, leaves: Any) -> Scenario:
         """A scenario from its leaves in order."""
@@ -65,7 +62,7 @@ class Plan:
             self._find_shaping(structure)
         self.chunks = -(-self.points.rows // config.rows_per_chunk)
 
-    @property
+    @cached_property
     def hash(self) -> str:
         """SHA-256 of the file's content and of every number that it stands for."""
         digest = hashlib.sha256(self.config.text.encode())
@@ -118,8 +115,8 @@ class Plan:
             self.home.append((index[treedef], len(structure.rows)))
             structure.rows.append(np.array([float(x) for _, x in pairs]))
         for structure in self.structures:
-            values = structure.values
-            structure.varies |= np.any(values != values[:1], axis=0)
+            structure.values = np.stack(structure.rows)
+            structure.varies |= np.any(structure.values != structure.values[:1], axis=0)
 
     def _check_axes(self) -> None:
         for axis in self.config.axes:

@@ -77,7 +77,7 @@ def _complete(
     from ._solve import solve_chunk
 
     missing: list[int] = []
-    with _all_or_none(processes):
+    with _AllOrNone(processes):
         finished = store.finished()
         if not finished and processes.number == 0:
             store.open()
@@ -88,19 +88,19 @@ def _complete(
     computed = 0
     for start in range(0, len(missing), processes.total):
         these = missing[start : start + processes.total]
-        with _all_or_none(processes):
+        with _AllOrNone(processes):
             for chunk in these[processes.number : processes.number + 1]:
                 store.write(chunk, solve_chunk(plan, chunk))
                 computed += 1
         if progress is not None:
             progress(plan.chunks - len(missing) + start + len(these), plan.chunks)
-    with _all_or_none(processes):
+    with _AllOrNone(processes):
         if processes.number == 0:
             store.join()
     return computed
 
 
-class _all_or_none:
+class _AllOrNone:
     """A step that every process takes: where one fails, none goes on."""
 
     def __init__(self, processes: Processes) -> None:

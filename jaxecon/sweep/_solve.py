@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
+from .. import __version__
 from ..optimum import STATUSES, certified_many, elasticities_many, relaxed_many
 from ._plan import Plan, Structure
 
@@ -70,7 +71,7 @@ def _solve(plan: Plan, start: int, stop: int) -> dict[str, np.ndarray]:
                     wide = np.promote_types(columns[name].dtype, values.dtype)
                     columns[name] = columns[name].astype(wide)
                 columns[name][at] = values
-    columns["jaxecon_version"] = np.full(count, plan.provenance()["jaxecon_version"])
+    columns["jaxecon_version"] = np.full(count, __version__)
     columns["config_sha256"] = np.full(count, plan.hash[:16])
     columns["seed"] = np.full(count, plan.config.seed)
     return columns

@@ -109,8 +109,8 @@ class Store:
         Raises:
             InputError: where a chunk is damaged, the disk is full, or pyarrow is missing.
         """
-        with _named_errors(self.out, self._progress):
-            temporary = self.folder / f"joined.tmp-{os.getpid()}"
+        temporary = self.folder / f"joined.tmp-{os.getpid()}"
+        with _named_errors(self.out, self._progress), _removed_on_failure(temporary):
             bodies = (self._body(chunk) for chunk in range(self.chunks))
             if self.out.suffix == ".parquet":
                 from ._parquet import write_parquet
@@ -195,6 +195,15 @@ def _named_errors(path: Path, progress: Any) -> Iterator[None]:
         raise InputError(f"cannot write '{path}': {error.strerror}") from error
 
 
+@contextmanager
+def _removed_on_failure(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
 def _exclusive(lock: IO[str], out: Path) -> None:
     """Hold a lock for as long as this process lives; systems without such locks go without."""
     try:
@@ -205,6 +214,8 @@ def _exclusive(lock: IO[str], out: Path) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise InputError(f"another process is writing '{out}'; wait for it or choose another --out") from None
+    except OSError:
+        return
 
 
 def _digest_of(path: Path) -> str:

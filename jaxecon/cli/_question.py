@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+import jax
+import numpy as np
 import typer
 from rich.console import Console
 
@@ -36,7 +38,8 @@ def question(
     """
     target = load_model(model, weight_bits=weight_bits, kv_bits=kv_bits)
     workload = Workload(context=context, output=output, demand=demand)
-    warn_of_context(target, float(workload.full_context))
+    # On NumPy leaves, so that reading a question compiles nothing.
+    warn_of_context(target, float(jax.tree.map(np.asarray, workload).full_context))
     speculation = None
     if draft is not None:
         small = load_model(draft, weight_bits=weight_bits, kv_bits=kv_bits)

@@ -1,6 +1,12 @@
 """Cost models behind one interface: which terms, how they overlap, which layouts exist."""
 
-from ._base import Family as Family, Scenario as Scenario, evaluate_layouts as evaluate_layouts
+from ._base import (
+    Family as Family,
+    Inspection as Inspection,
+    Scenario as Scenario,
+    evaluate_layouts as evaluate_layouts,
+    inspect_layouts as inspect_layouts,
+)
 from ._erdil2025 import Erdil2025 as Erdil2025
 from ._serving import Serving as Serving, why_illegal as why_illegal
 from ._toy import Toy as Toy

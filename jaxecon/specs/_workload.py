@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from .._errors import InputError
@@ -40,7 +40,8 @@ class Workload(eqx.Module):
             value = getattr(self, name)
             if value is None or not _concrete(value):
                 continue
-            if not bool(jnp.all(value >= least)) or not bool(jnp.all(jnp.isfinite(value))):
+            known = np.asarray(value)  # NumPy, so that reading a question compiles nothing
+            if not np.all(known >= least) or not np.all(np.isfinite(known)):
                 raise InputError(f"{name} must be a number of at least {least:g}, got {value}")
 
     @property

@@ -65,7 +65,7 @@ def described(scenario: Serving, layout: Layout, name: str) -> dict[str, Any]:
     time, ledger = scenario.step_time(layout), scenario.ledger(layout)
     degrees = ("accelerators", "tensor", "pipeline", "expert", "data", "batch", "draft_tokens")
     parts = ("arithmetic", "memory", "network_bandwidth", "network_latency", "launch", "total")
-    uses = ("weights", "kv_cache", "draft", "activations", "reserve", "capacity")
+    uses = ("weights", "kv_cache", "draft", "activations", "buffers", "reserve", "capacity")
     return {
         "speed_tokens_per_s": float(scenario.speed(layout)),
         "cost_usd_per_million_tokens": float(scenario.cost(layout)),

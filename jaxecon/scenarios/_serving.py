@@ -6,7 +6,8 @@ from jaxtyping import Array
 
 from .._errors import InputError
 from .._numerics import EXACT, Arithmetic, Scalar, scalar
-from ..cost._serving_step import Ledger, activation_bytes, cache_bytes, pass_time, weight_bytes
+from ..cost._serving_memory import Ledger, activation_bytes, buffer_bytes, cache_bytes, weight_bytes
+from ..cost._serving_step import Engine, pass_time
 from ..cost._step import StepTime
 from ..specs import Accelerator, Layout, Model, Speculation, Workload
 from ._base import Family, Scenario, expected_tokens
@@ -23,9 +24,14 @@ class Serving(Scenario):
         speculation: the draft model, its acceptance and the longest draft; None without.
         reserve: share of memory kept for the runtime, fragmentation and buffers.
         kernels_per_layer: launches per layer and pass (the paper counts 4).
+        engine_overhead: seconds per step outside the accelerator's work.
+        overlap: share of communication that proceeds beside the accelerator's work, from 0 (the
+            paper) to 1.
+        expert_imbalance: tokens on the busiest expert group over the mean, at least 1.
 
     Raises:
-        InputError: for an acceptance outside 0 to 1 or a reserve outside [0, 1).
+        InputError: for an acceptance or overlap outside 0 to 1, a reserve outside [0, 1), a negative
+            overhead or an imbalance below 1.
     """
 
     model: Model
@@ -36,6 +42,8 @@ class Serving(Scenario):
     kernels_per_layer: Scalar
     engine_overhead: Scalar
     """Seconds per step spent outside the accelerator's work."""
+    overlap: Scalar
+    expert_imbalance: Scalar
 
     def __init__(
         self,
@@ -47,11 +55,19 @@ class Serving(Scenario):
         reserve: float = 0.1,
         kernels_per_layer: float = 4.0,
         engine_overhead: float = 0.0,
+        overlap: float = 0.0,
+        expert_imbalance: float = 1.0,
     ) -> None:
         if not 0.0 <= float(reserve) < 1.0:
             raise InputError(f"reserve is a share of memory from 0 up to 1, got {reserve}")
         if speculation is not None and not 0.0 <= float(speculation.acceptance) <= 1.0:
             raise InputError(f"acceptance must lie between 0 and 1, got {speculation.acceptance}")
+        if not 0.0 <= float(overlap) <= 1.0:
+            raise InputError(f"overlap is a share of communication from 0 to 1, got {overlap}")
+        if not float(expert_imbalance) >= 1.0:
+            raise InputError(f"expert_imbalance is a ratio of at least 1, got {expert_imbalance}")
+        if not float(engine_overhead) >= 0.0:
+            raise InputError(f"engine_overhead is a time in seconds, got {engine_overhead}")
         self.model = model
         self.accelerator = accelerator
         self.workload = workload
@@ -59,6 +75,8 @@ class Serving(Scenario):
         self.reserve = scalar(reserve)
         self.kernels_per_layer = scalar(kernels_per_layer)
         self.engine_overhead = scalar(engine_overhead)
+        self.overlap = scalar(overlap)
+        self.expert_imbalance = scalar(expert_imbalance)
 
     def tokens_per_step(self, layout: Layout) -> Array:
         """1, or (1 - alpha^(gamma+1))/(1 - alpha) with gamma drafted tokens."""
@@ -87,7 +105,7 @@ class Serving(Scenario):
             self.workload.context,
             queries,
             layout,
-            self.kernels_per_layer,
+            Engine(self.kernels_per_layer, self.overlap, self.expert_imbalance),
             arithmetic,
         )
 
@@ -95,7 +113,7 @@ class Serving(Scenario):
         """Bytes on the fullest accelerator: the whole batch at full context."""
         layout = broadcast(layout)
         full = self.workload.full_context + 0.0 * layout.batch
-        draft = jnp.zeros_like(layout.batch)
+        draft, queries = jnp.zeros_like(layout.batch), layout.draft_tokens + 1.0
         if self.speculation is not None:
             model = self.speculation.draft
             draft = weight_bytes(model, layout, arithmetic)
@@ -104,10 +122,15 @@ class Serving(Scenario):
             weight_bytes(self.model, layout, arithmetic),
             cache_bytes(self.model, full, layout, arithmetic),
             draft,
-            activation_bytes(self.model, layout.draft_tokens + 1.0, layout),
+            activation_bytes(self.model, queries, layout, arithmetic),
+            buffer_bytes(self.model, queries, layout, self.expert_imbalance, arithmetic),
             self.reserve * self.accelerator.hbm_size + jnp.zeros_like(layout.batch),
             self.accelerator.hbm_size + jnp.zeros_like(layout.batch),
         )
+
+    def least_batch(self, layout: Layout) -> Array:
+        """One sequence for every data rank of every stage."""
+        return jnp.maximum(layout.pipeline * layout.data, 1.0)
 
     def memory_margin(self, layout: Layout, arithmetic: Arithmetic = EXACT) -> Array:
         return self.ledger(layout, arithmetic).margin

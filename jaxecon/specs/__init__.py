@@ -1,6 +1,11 @@
 """Data: models, accelerators, workloads, layouts, and how they are read from files."""
 
-from ._accelerator import Accelerator as Accelerator, Network as Network, PeakRates as PeakRates
+from ._accelerator import (
+    Accelerator as Accelerator,
+    Efficiencies as Efficiencies,
+    Network as Network,
+    PeakRates as PeakRates,
+)
 from ._model import (
     DenseFeedForward as DenseFeedForward,
     FeedForward as FeedForward,

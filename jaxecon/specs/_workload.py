@@ -69,13 +69,27 @@ class Layout(eqx.Module):
     draft_tokens: Scalar = eqx.field(converter=scalar, default=0.0)
     """Tokens drafted per step; 0 without speculative decoding."""
     nodes: Scalar | None = eqx.field(converter=optional_scalar, default=None)
-    """Scale-up domains that a tensor-parallel group spans; None for the least that hold it."""
+    """Scale-up domains that one pipeline stage spans; None for the least that hold it."""
     partition: str = eqx.field(static=True, default="1d")
     """"1d" splits each matrix along one side, "2d" along both (the paper's equations only)."""
 
+    @property
+    def stage(self) -> Array:
+        """Accelerators of one pipeline stage: tensor x data = expert x expert tensor."""
+        return self.tensor * self.data
+
     def domains(self, domain_size: Array, ceil: Callable[[Array], Array]) -> Array:
-        """Domains that a tensor-parallel group spans: as stated, else ceil(tensor/domain size)."""
-        return ceil(self.tensor / domain_size) if self.nodes is None else self.nodes
+        """Domains that a tensor-parallel group spans: ceil(tensor/domain size).
+
+        Where the stage's are stated, ceil(stage's/data), which is the same number.
+        """
+        if self.nodes is None:
+            return ceil(self.tensor / domain_size)
+        return jnp.ceil(self.nodes / self.data)
+
+    def stage_domains(self, domain_size: Array, ceil: Callable[[Array], Array]) -> Array:
+        """Domains that a stage spans: as stated, else ceil(tensor data/domain size)."""
+        return ceil(self.stage / domain_size) if self.nodes is None else self.nodes
 
     @property
     def accelerators(self) -> Array:

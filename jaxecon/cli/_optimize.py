@@ -1,5 +1,6 @@
 """What `jaxecon optimize` answers, and how one layout is printed."""
 
+from itertools import zip_longest
 from typing import Any
 
 from rich.console import Console
@@ -68,7 +69,7 @@ def show(result: dict[str, Any], model: str, accelerator: str) -> None:
     table = Table("part of a step", "ms", "memory of one accelerator", "GB")
     times = [(k.replace("_", " "), f"{1e3 * v:.3f}") for k, v in result["step_time_s"].items()]
     uses = [(k.replace("_", " "), f"{v / 1e9:.2f}") for k, v in result["memory_bytes"].items()]
-    for left, right in zip(times, uses, strict=True):
+    for left, right in zip_longest(times, uses, fillvalue=("", "")):
         table.add_row(*left, *right)
     console.print(table)
     for engine, command in result["launch"].items():

@@ -73,9 +73,7 @@ def pass_time(
     )
 
 
-def _works(
-    model: Model, share: Share, arithmetic: Arithmetic
-) -> tuple[list[Work], list[Array], list[str]]:
+def _works(model: Model, share: Share, arithmetic: Arithmetic) -> tuple[list[Work], list[Array], list[str]]:
     """Every operation group's work on one accelerator, how often it occurs, and its kind."""
     works = [head(model, share, share.sequences if share.prompt else share.tokens)]
     counts, kinds = [jnp.ones_like(share.tokens)], ["head"]

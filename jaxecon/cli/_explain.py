@@ -7,7 +7,7 @@ from ..report._launch import launch_commands
 from ..scenarios import Serving, why_illegal
 from ..specs import Layout
 
-DEGREES = ("tensor", "pipeline", "batch", "draft_tokens")
+DEGREES = ("tensor", "pipeline", "expert", "data", "batch", "draft_tokens")
 
 
 def layout_of(text: str) -> Layout:

@@ -11,7 +11,8 @@ from ..cost._serving_step import Engine, pass_time
 from ..cost._step import StepTime
 from ..specs import Accelerator, Layout, Model, Speculation, Workload
 from ._base import Family, Scenario, expected_tokens
-from ._legal import largest_tensor, pipeline_degrees, stage_obstacle, tensor_degrees, tensor_obstacle
+from ._legal import draft_obstacle, pipeline_degrees, pipeline_obstacle, stage_degrees, stage_obstacle
+from ._serving_families import serving_families
 
 
 class Serving(Scenario):
@@ -136,36 +137,36 @@ class Serving(Scenario):
         return self.ledger(layout, arithmetic).margin
 
     def degrees(self, max_accelerators: int) -> tuple[Layout, ...]:
-        """Tensor degrees that divide heads, hidden widths and blocks; stages that divide layers.
+        """Every set of degrees that some engine accepts for the model and its draft, at batch 1.
 
-        A drafting layout has one pipeline stage, as the engines require.
+        Stages divide the layers evenly. A drafting layout has one pipeline stage, as the engines
+        require.
         """
-        rows = []
-        longest = 0 if self.speculation is None else self.speculation.max_draft_tokens
-        draft = None if self.speculation is None else self.speculation.draft
-        drafted = set() if draft is None else set(tensor_degrees(draft, max_accelerators))
-        for tensor in tensor_degrees(self.model, max_accelerators):
-            for stages in pipeline_degrees(self.model, max_accelerators // tensor):
-                if draft is not None and tensor not in drafted:
-                    continue
-                for gamma in range(0, (longest if stages == 1 else 0) + 1):
-                    rows.append((tensor, stages, gamma))
-        table = np.asarray(rows, dtype=np.float64).reshape(-1, 3)
-        tensor_, stages_, gamma_ = (jnp.asarray(c) for c in table.T)
-        one = jnp.ones_like(tensor_)
-        return (Layout(tensor_, stages_, one, one, stages_, gamma_),)
+        speculation = self.speculation
+        across = stage_degrees(self.model, max_accelerators)
+        if speculation is not None:
+            fits = [draft_obstacle(speculation.draft, *map(int, row)) is None for row in across]
+            across = across[np.asarray(fits, dtype=bool)]
+        longest = 0 if speculation is None else speculation.max_draft_tokens
+        tables = [np.empty((0, 5))]
+        for stages in pipeline_degrees(self.model, max_accelerators):
+            rows = across[across[:, 0] * across[:, 1] * stages <= max_accelerators]
+            for gamma in range(0, (longest if stages == 1 else 0) + 1):
+                rest = np.broadcast_to([float(stages), float(gamma)], (len(rows), 2))
+                tables.append(np.concatenate([rows, rest], axis=1))
+        table = np.concatenate(tables)
+        table = table[np.lexsort(table[:, (4, 2, 1, 3, 0)].T)]
+        tensor, data, expert, stages_, gamma_ = (jnp.asarray(c) for c in table.T)
+        return (Layout(tensor, stages_, expert, data, stages_ * data, gamma_),)
 
     def families(self, max_accelerators: Array) -> tuple[Family, ...]:
-        """Stages without drafting, and drafting on a single stage; real tensor degrees."""
-        one, none = jnp.ones(()), jnp.zeros(())
-        high = jnp.minimum(largest_tensor(self.model), max_accelerators)
-        plain = Family(high, one, self.model.layers, none, none, False, False)
+        """Stages without drafting, and drafting on a single stage; see `serving_families`."""
         if self.speculation is None:
-            return (plain,)
-        high = jnp.minimum(high, largest_tensor(self.speculation.draft))
-        plain = Family(high, one, self.model.layers, none, none, False, False)
+            return serving_families((self.model,), max_accelerators, self.model.layers, None)
+        models = (self.model, self.speculation.draft)
         longest = jnp.asarray(float(self.speculation.max_draft_tokens))
-        return plain, Family(high, one, one, none, longest, True, True)
+        plain = serving_families(models, max_accelerators, self.model.layers, None)
+        return plain + serving_families(models, max_accelerators, None, longest)
 
 
 def broadcast(layout: Layout) -> Layout:
@@ -178,15 +179,19 @@ def broadcast(layout: Layout) -> Layout:
 
 def why_illegal(scenario: Serving, layout: Layout) -> str | None:
     """What an engine would object to in an integer layout; None where it accepts it."""
-    tensor, stages, draft = int(layout.tensor), int(layout.pipeline), int(layout.draft_tokens)
+    tensor, data, expert = int(layout.tensor), int(layout.data), int(layout.expert)
+    stages, draft = int(layout.pipeline), int(layout.draft_tokens)
     speculation = scenario.speculation
-    reason = tensor_obstacle(scenario.model, tensor) or stage_obstacle(scenario.model, stages)
-    if reason is None and float(layout.batch) < stages:
-        reason = f"a batch of {int(layout.batch)} does not fill {stages} pipeline stages"
+    reason = stage_obstacle(scenario.model, tensor, data, expert)
+    if reason is None:
+        reason = pipeline_obstacle(scenario.model, stages)
+    if reason is None and float(layout.batch) < stages * data:
+        what = f"{stages} pipeline stages" + (f" of {data} data ranks" if data > 1 else "")
+        reason = f"a batch of {int(layout.batch)} does not fill {what}"
     if reason is None and draft and speculation is None:
         reason = "tokens are drafted without a draft model"
     if reason is None and draft and stages > 1:
         reason = "speculative decoding needs a single pipeline stage"
     if reason is None and speculation is not None:
-        reason = tensor_obstacle(speculation.draft, tensor)
+        reason = draft_obstacle(speculation.draft, tensor, data, expert)
     return reason

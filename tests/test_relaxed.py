@@ -77,7 +77,7 @@ def test_derivatives_equal_re_solved_differences(seed):
 @pytest.mark.parametrize("seed", [1, 41])
 def test_second_derivative(seed):
     scenario, budget = _case(seed)
-    at, step = jnp.log(budget), 1e-4
+    at, step = jnp.log(budget), 2e-4  # below it, the noise of two solves shows
 
     def slope(log_budget):
         return float(_slopes(scenario, jnp.exp(log_budget))[1] * jnp.exp(log_budget))

@@ -98,11 +98,14 @@ def cache_bytes(model: Model, context: Array, layout: Layout, arithmetic: Arithm
     return total * layout.batch / (layout.pipeline * layout.data)
 
 
-def activation_bytes(model: Model, queries: Array, layout: Layout, arithmetic: Arithmetic) -> Array:
+def activation_bytes(
+    model: Model, queries: Array, chunk: Array, layout: Layout, arithmetic: Arithmetic
+) -> Array:
     """Bytes of live activations on one accelerator; grows with the tokens in flight.
 
     Two copies of the residual stream, the widest hidden layer in its shards, and float32
-    logits of the vocabulary's shard.
+    logits of the vocabulary's shard, for the tokens of a step; no logits for the `chunk` tokens of a
+    prompt on every data rank.
     """
     tokens = layout.batch / (layout.pipeline * layout.data) * queries
     wide = [0.0 * layout.tensor]
@@ -118,7 +121,7 @@ def activation_bytes(model: Model, queries: Array, layout: Layout, arithmetic: A
             wide.append(heads * mixer.head_dim / layout.tensor)
     widest = arithmetic.max(jnp.stack(jnp.broadcast_arrays(*wide), axis=-1))
     words = (2.0 * model.width + widest) * model.precision.activation
-    return tokens * (words + 4.0 * model.vocabulary / layout.tensor)
+    return (tokens + chunk) * words + tokens * 4.0 * model.vocabulary / layout.tensor
 
 
 def buffer_bytes(

@@ -6,7 +6,7 @@ from jaxtyping import Array
 from .._numerics import Arithmetic
 from ..specs import Accelerator, LayerGroup, Layout, MixtureOfExperts, Model, Network
 
-from ._algorithms import Times, all_gather, all_reduce, all_to_all, point_to_point
+from ._algorithms import Times, all_gather, all_reduce, all_to_all, point_to_point, reduce_scatter
 from ._serving_layer import Share, groups_reached
 
 
@@ -56,8 +56,9 @@ def expert_exchange(
     words = model.width * share.stage_tokens * precision.communication
     domains = layout.stage_domains(network.domain_size, arithmetic.ceil)
     apart = jnp.minimum(domains, layout.data)
-    gathered = all_gather(network, layout.data, apart, words, arithmetic)  # a reduce-scatter is as long
-    gather = [2.0 * a + b for a, b in zip(gathered, reduced, strict=True)]
+    gathered = all_gather(network, layout.data, apart, words, arithmetic)
+    scattered = reduce_scatter(network, layout.data, apart, words, arithmetic)
+    gather = [a + b + c for a, b, c in zip(gathered, scattered, reduced, strict=True)]
     # Kinds of experts, and then dispatch and combine, are further axes.
     counts, width, active = _kinds(model)
     expert, stage, n = (x[..., None] for x in (share.expert, layout.stage, domains))

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from .._numerics import EXACT, Arithmetic, geometric_sum, scalar
+from .._numerics import EXACT, Arithmetic
 from ..cost._step import StepTime
 from ..specs import Accelerator, Layout, Workload
 
@@ -115,14 +115,6 @@ class Scenario(eqx.Module):
         if self.workload.demand is None:
             return jnp.full_like(speed, jnp.inf)
         return jnp.log(self.workload.demand / (layout.batch * speed))
-
-
-def expected_tokens(acceptance: Array, draft_tokens: Array) -> Array:
-    """(1 - alpha^(gamma+1))/(1 - alpha): tokens per verified step, gamma + 1 at alpha = 1.
-
-    Source: Leviathan et al. 2023 (arXiv:2211.17192), equation 1.
-    """
-    return geometric_sum(scalar(acceptance), draft_tokens + 1.0)
 
 
 @eqx.filter_jit

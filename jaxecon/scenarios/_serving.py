@@ -1,16 +1,17 @@
 """Preset `Serving`: what engineers deploy. Tensor and pipeline parallelism, real precisions."""
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
 from .._errors import InputError
-from .._numerics import EXACT, Arithmetic, Scalar, scalar
+from .._numerics import EXACT, Arithmetic, Scalar, optional_scalar, scalar
 from ..cost._serving_memory import Ledger, activation_bytes, buffer_bytes, cache_bytes, weight_bytes
 from ..cost._serving_step import Engine, pass_time
 from ..cost._step import StepTime
 from ..specs import Accelerator, Layout, Model, Speculation, Workload
-from ._base import Family, Scenario, expected_tokens
+from ._base import Family, Scenario
 from ._legal import draft_obstacle, pipeline_degrees, pipeline_obstacle, stage_degrees, stage_obstacle
 from ._serving_families import serving_families
 
@@ -29,10 +30,12 @@ class Serving(Scenario):
         overlap: share of communication that proceeds beside the accelerator's work, from 0 (the
             paper) to 1.
         expert_imbalance: tokens on the busiest expert group over the mean, at least 1.
+        chunk_tokens: tokens of a prompt that enter a step beside decoding (chunked prefill); None
+            where prompts are ingested elsewhere, by replicas of their own.
 
     Raises:
-        InputError: for an acceptance or overlap outside 0 to 1, a reserve outside [0, 1), a negative
-            overhead or an imbalance below 1.
+        InputError: for an overlap outside 0 to 1, a reserve outside [0, 1), a negative overhead, an
+            imbalance below 1 or chunks of less than a token.
     """
 
     model: Model
@@ -45,6 +48,7 @@ class Serving(Scenario):
     """Seconds per step spent outside the accelerator's work."""
     overlap: Scalar
     expert_imbalance: Scalar
+    chunk_tokens: Scalar | None
 
     def __init__(
         self,
@@ -58,11 +62,12 @@ class Serving(Scenario):
         engine_overhead: float = 0.0,
         overlap: float = 0.0,
         expert_imbalance: float = 1.0,
+        chunk_tokens: float | None = None,
     ) -> None:
         if not 0.0 <= float(reserve) < 1.0:
             raise InputError(f"reserve is a share of memory from 0 up to 1, got {reserve}")
-        if speculation is not None and not 0.0 <= float(speculation.acceptance) <= 1.0:
-            raise InputError(f"acceptance must lie between 0 and 1, got {speculation.acceptance}")
+        if chunk_tokens is not None and not float(chunk_tokens) >= 1.0:
+            raise InputError(f"chunk_tokens is a number of tokens of at least 1, got {chunk_tokens}")
         if not 0.0 <= float(overlap) <= 1.0:
             raise InputError(f"overlap is a share of communication from 0 to 1, got {overlap}")
         if not float(expert_imbalance) >= 1.0:
@@ -78,36 +83,87 @@ class Serving(Scenario):
         self.engine_overhead = scalar(engine_overhead)
         self.overlap = scalar(overlap)
         self.expert_imbalance = scalar(expert_imbalance)
+        self.chunk_tokens = optional_scalar(chunk_tokens)
 
     def tokens_per_step(self, layout: Layout) -> Array:
-        """1, or (1 - alpha^(gamma+1))/(1 - alpha) with gamma drafted tokens."""
+        """1, or what `Speculation.tokens_per_step` expects of the drafted tokens."""
         if self.speculation is None:
             return jnp.ones_like(layout.draft_tokens)
-        return expected_tokens(self.speculation.acceptance, layout.draft_tokens)
+        return self.speculation.tokens_per_step(layout.draft_tokens)
 
     def step_time(self, layout: Layout, arithmetic: Arithmetic = EXACT) -> StepTime:
+        """Seconds of a decode step and, where the replica ingests prompts, of those in between.
+
+        Each of b sequences brings one prompt every `output` tokens, so that a step of n tokens a
+        sequence takes T_decode + b n T_prompt/output.
+        """
+        layout = broadcast(layout)
+        time = self.decode_time(layout, arithmetic)
+        if self.chunk_tokens is None:
+            return time
+        prompts = layout.batch * self.tokens_per_step(layout) / self.workload.output
+        prompts = prompts * self.prompt_time(layout, arithmetic)
+        return eqx.tree_at(lambda t: (t.total, t.prompts), time, (time.total + prompts, prompts))
+
+    def decode_time(self, layout: Layout, arithmetic: Arithmetic = EXACT) -> StepTime:
         """T_target(q = gamma + 1) + gamma T_draft(q = 1), the draft on the same accelerators."""
         layout = broadcast(layout)
-        gamma = layout.draft_tokens
-        time = self._pass(self.model, gamma + 1.0, layout, arithmetic)
+        gamma, context = layout.draft_tokens, self.workload.context
+        time = self._pass(self.model, context, gamma + 1.0, layout, arithmetic)
         parts = [time.arithmetic, time.memory, time.network_bandwidth, time.network_latency]
         launch, total = time.launch + self.engine_overhead, time.total + self.engine_overhead
-        if self.speculation is None:
-            return StepTime(*parts, launch, total)
-        draft = self._pass(self.speculation.draft, jnp.ones_like(gamma), layout, arithmetic)
-        extra = [draft.arithmetic, draft.memory, draft.network_bandwidth, draft.network_latency]
-        parts = [a + gamma * b for a, b in zip(parts, extra, strict=True)]
-        return StepTime(*parts, launch + gamma * draft.launch, total + gamma * draft.total)
+        if self.speculation is not None:
+            draft = self._pass(self.speculation.draft, context, jnp.ones_like(gamma), layout, arithmetic)
+            extra = [draft.arithmetic, draft.memory, draft.network_bandwidth, draft.network_latency]
+            parts = [a + gamma * b for a, b in zip(parts, extra, strict=True)]
+            launch, total = launch + gamma * draft.launch, total + gamma * draft.total
+        return StepTime(*parts, launch, total, jnp.zeros_like(total))
 
-    def _pass(self, model: Model, queries: Array, layout: Layout, arithmetic: Arithmetic) -> StepTime:
+    def prompt_pass(self, layout: Layout, arithmetic: Arithmetic = EXACT) -> Array:
+        """Seconds to ingest one prompt on every data rank of every stage, by the draft too.
+
+        The tokens that no earlier request has left in the cache, at least one, in a single pass.
+        """
+        layout = broadcast(layout)
+        layout = eqx.tree_at(lambda x: x.batch, layout, layout.pipeline * layout.data)
+        tokens = self.workload.prompt_tokens
+        cached = tokens * self.workload.hit_rate
+        new = jnp.maximum(tokens - cached, 1.0) + 0.0 * layout.batch
+        models = [self.model] + ([] if self.speculation is None else [self.speculation.draft])
+        times = [self._pass(m, cached, new, layout, arithmetic, prompt=True).total for m in models]
+        return sum(times, start=self.engine_overhead)
+
+    def prompt_time(self, layout: Layout, arithmetic: Arithmetic = EXACT) -> Array:
+        """Seconds of the whole replica that one prompt takes."""
+        return self.prompt_pass(layout, arithmetic) / (layout.pipeline * layout.data)
+
+    def time_to_first_token(self, layout: Layout, arithmetic: Arithmetic = EXACT) -> Array:
+        """Seconds from a prompt's turn to its first token; a decode step goes with every chunk."""
+        first = self.prompt_pass(layout, arithmetic)
+        if self.chunk_tokens is None:
+            return first
+        new = jnp.maximum(self.workload.prompt_tokens * (1.0 - self.workload.hit_rate), 1.0)
+        chunks = arithmetic.ceil(new / self.chunk_tokens)
+        return first + chunks * self.decode_time(layout, arithmetic).total
+
+    def _pass(
+        self,
+        model: Model,
+        context: Array,
+        queries: Array,
+        layout: Layout,
+        arithmetic: Arithmetic,
+        prompt: bool = False,
+    ) -> StepTime:
         return pass_time(
             model,
             self.accelerator,
-            self.workload.context,
+            context,
             queries,
             layout,
             Engine(self.kernels_per_layer, self.overlap, self.expert_imbalance),
             arithmetic,
+            prompt=prompt,
         )
 
     def ledger(self, layout: Layout, arithmetic: Arithmetic = EXACT) -> Ledger:
@@ -123,7 +179,7 @@ class Serving(Scenario):
             weight_bytes(self.model, layout, arithmetic),
             cache_bytes(self.model, full, layout, arithmetic),
             draft,
-            activation_bytes(self.model, queries, layout, arithmetic),
+            activation_bytes(self.model, queries, self._chunk(), layout, arithmetic),
             buffer_bytes(self.model, queries, layout, self.expert_imbalance, arithmetic),
             self.reserve * self.accelerator.hbm_size + jnp.zeros_like(layout.batch),
             self.accelerator.hbm_size + jnp.zeros_like(layout.batch),
@@ -132,6 +188,12 @@ class Serving(Scenario):
     def least_batch(self, layout: Layout) -> Array:
         """One sequence for every data rank of every stage."""
         return jnp.maximum(layout.pipeline * layout.data, 1.0)
+
+    def _chunk(self) -> Array:
+        """Tokens of a prompt that are in flight on a data rank beside decoding."""
+        if self.chunk_tokens is None:
+            return jnp.zeros(())
+        return jnp.minimum(self.chunk_tokens, self.workload.prompt_tokens)
 
     def memory_margin(self, layout: Layout, arithmetic: Arithmetic = EXACT) -> Array:
         return self.ledger(layout, arithmetic).margin

@@ -99,8 +99,8 @@ def used_bytes(m, full, t, data, groups, stages, batch, imbalance):
         wide.append((m["h"] + 2 * m["k"]) * m["e"] / t)
     live = mine * (2 * (2 * d + max(wide)) + 4 * m["V"] / t)
     worst = 1 + (imbalance - 1) * (1 - 1 / groups)
-    reached = 1 - (1 - 1 / groups) ** m["A"]
-    buffers = d * reached * batch / stages * worst * (m["dispatch"] + 2) * (1 - 1 / (t * data))
+    reached = min(1.0, worst * (1 - (1 - 1 / groups) ** m["A"]))
+    buffers = d * reached * batch / stages * (m["dispatch"] + 2)
     return weights + cache + live + buffers
 
 

@@ -25,7 +25,7 @@ class Ledger(eqx.Module):
     draft: Array
     activations: Array
     buffers: Array
-    """Tokens sent to and received from routed experts."""
+    """Tokens sorted for routed experts, and their results."""
     reserve: Array
     capacity: Array
 
@@ -129,8 +129,8 @@ def buffer_bytes(
 ) -> Array:
     """Bytes of tokens on their way to and from routed experts on the busiest rank.
 
-    Every group receives each token that needs it once, in the dispatched precision, and sends a
-    result back in that of communication. None where one rank holds everything.
+    Sorted by expert, each token that a group needs is held there once, in the dispatched precision,
+    and its result in that of communication; never more than all tokens of the stage.
     """
     kinds = [g.feed_forward for g in model.groups if isinstance(g.feed_forward, MixtureOfExperts)]
     zero = jnp.zeros_like(layout.batch)
@@ -142,6 +142,6 @@ def buffer_bytes(
     words = []
     for feed in kinds:
         width = model.width if feed.latent is None else feed.latent
-        words.append(width * groups_reached(feed.active, layout.expert) / layout.expert + zero)
-    elsewhere = 1.0 - 1.0 / layout.stage
-    return arithmetic.max(jnp.stack(words, axis=-1)) * tokens * busiest * size * elsewhere
+        share = busiest * groups_reached(feed.active, layout.expert) / layout.expert
+        words.append(width * arithmetic.minimum(share, 1.0 + zero))
+    return arithmetic.max(jnp.stack(words, axis=-1)) * tokens * size

@@ -77,3 +77,23 @@ def _nccl(
     bandwidth = (passes / 2.0) * wire[..., None] / factor
     weights = arithmetic.min_weights(latency + bandwidth)
     return jnp.sum(weights * latency, axis=-1), jnp.sum(weights * bandwidth, axis=-1)
+
+
+def library_candidates(network: Network, r: Array, n: Array, passes: float) -> tuple[Array, Array]:
+    """(latencies, bandwidth factors) of the library's three protocols on a last axis, for r > 1 ranks."""
+    hop, level = jnp.asarray(_RING_HOP), jnp.asarray(_TREE_LEVEL)
+    base, factor = jnp.asarray(_BASE), jnp.asarray(_BANDWIDTH_FACTOR)
+    steps = (r / n - 1.0)[..., None] * hop + jnp.log2(n)[..., None] * level
+    latencies = network.library_latency * (passes * steps + base)
+    return latencies, jnp.broadcast_to(factor, latencies.shape)
+
+
+def torus_candidates(network: Network, r: Array, passes: float) -> tuple[Array, Array]:
+    """Likewise on a torus: one ring through all ranks, or one axis after the other.
+
+    A ring has r - 1 hops; k axes have k (r^(1/k) - 1), with the same bytes on every link.
+    """
+    k = network.torus_axes
+    hops = jnp.stack([r - 1.0, k * (jnp.exp(jnp.log(r) / k) - 1.0)], axis=-1)
+    latencies = network.library_latency * passes * _TORUS_HOP * hops
+    return latencies, jnp.ones_like(latencies)

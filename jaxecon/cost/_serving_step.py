@@ -1,52 +1,26 @@
-"""Step time and memory ledger of a served model."""
+"""Step time of a served model."""
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
 from .._numerics import Arithmetic
-from ..specs import (
-    Accelerator,
-    DenseFeedForward,
-    GroupedQueryAttention,
-    LayerGroup,
-    Layout,
-    MixtureOfExperts,
-    Model,
-)
+from ..specs import Accelerator, Layout, Model
 
-from ._collectives import collective_time
-from ._serving_layer import (
-    Share,
-    Work,
-    attention_core,
-    cache_share,
-    feed_forward,
-    head,
-    projections,
-)
+from ._serving_layer import Share, Work, attention_core, feed_forward, head, projections
+from ._serving_network import communication
 from ._step import StepTime
 
 
-class Ledger(eqx.Module):
-    """Bytes on the fullest accelerator, by use."""
+class Engine(eqx.Module):
+    """What the serving engine adds or hides."""
 
-    weights: Array
-    kv_cache: Array
-    draft: Array
-    activations: Array
-    reserve: Array
-    capacity: Array
-
-    @property
-    def used(self) -> Array:
-        """Bytes of all uses together."""
-        return self.weights + self.kv_cache + self.draft + self.activations + self.reserve
-
-    @property
-    def margin(self) -> Array:
-        """capacity - used; negative where it does not fit."""
-        return self.capacity - self.used
+    kernels: Array
+    """Launches per layer and pass."""
+    overlap: Array
+    """Share of communication that proceeds beside the accelerator's work, 0 to 1."""
+    imbalance: Array
+    """Tokens on the busiest expert group over the mean."""
 
 
 def pass_time(
@@ -55,133 +29,81 @@ def pass_time(
     context: Array,
     queries: Array,
     layout: Layout,
-    kernels: Array,
+    engine: Engine,
     arithmetic: Arithmetic,
+    *,
+    prompt: bool = False,
 ) -> StepTime:
     """Seconds of one forward pass of `queries` tokens of each of `layout.batch` sequences.
 
     Each pipeline stage works on its own microbatch of batch/P sequences, and a token passes all
-    stages: the time is that of all L layers on `tensor` accelerators with one microbatch, plus
-    P - 1 hand-overs. Every operation group takes the larger of its memory and arithmetic time.
+    stages: the time is that of all L layers on one stage with one microbatch, plus P - 1 hand-overs.
+    Every operation group takes the larger of its memory and arithmetic time. Of communication c and
+    work w, c + w is spent without overlap, max(c, w) with full overlap, and a mean of the two in
+    between. With `prompt` the new tokens attend to each other and only the last of each sequence
+    passes the output head.
     """
-    share = Share(layout.tensor, layout.batch / layout.pipeline, queries, context)
-    works, counts = [head(model, share)], [jnp.ones_like(share.tokens)]
-    for group in model.groups:
-        parts = (
-            attention_core(model, group, share, arithmetic),
-            projections(model, group, share),
-            feed_forward(model, group, share),
-        )
-        works += parts
-        counts += [group.count + 0.0 * share.tokens] * len(parts)
+    sequences = layout.batch / (layout.pipeline * layout.data)
+    share = Share(
+        layout.tensor,
+        sequences,
+        queries,
+        context,
+        layout.data,
+        layout.expert,
+        engine.imbalance,
+        prompt,
+    )
+    works, counts, kinds = _works(model, share, arithmetic)
     count = jnp.stack(jnp.broadcast_arrays(*counts), axis=-1)
-    flop_times, memory_times = _times(works, model, accelerator)
+    flop_times, memory_times = _times(works, kinds, model, accelerator)
     groups = jnp.stack([flop_times, memory_times], axis=-1)
     busy = jnp.sum(count * arithmetic.max(groups), axis=-1)
-    latency, bandwidth = _communication(model, accelerator, share, layout, arithmetic)
-    launch = kernels * model.layers * accelerator.kernel_launch_latency + 0.0 * share.tokens
+    latency, bandwidth = communication(model, accelerator, share, layout, arithmetic)
+    launch = engine.kernels * model.layers * accelerator.kernel_launch_latency + 0.0 * share.tokens
+    apart = latency + bandwidth + busy
+    beside = arithmetic.maximum(latency + bandwidth, busy)
     return StepTime(
         jnp.sum(count * flop_times, axis=-1),
         jnp.sum(count * memory_times, axis=-1),
         bandwidth,
         latency,
         launch,
-        launch + latency + bandwidth + busy,
+        launch + (1.0 - engine.overlap) * apart + engine.overlap * beside,
     )
 
 
-def _times(works: list[Work], model: Model, accelerator: Accelerator) -> tuple[Array, Array]:
-    peak = accelerator.peak.at(model.precision.compute_bits) * accelerator.arithmetic_efficiency
-    rate = accelerator.hbm_bandwidth * accelerator.memory_efficiency
+def _works(model: Model, share: Share, arithmetic: Arithmetic) -> tuple[list[Work], list[Array], list[str]]:
+    """Every operation group's work on one accelerator, how often it occurs, and its kind."""
+    works = [head(model, share, share.sequences if share.prompt else share.tokens)]
+    counts, kinds = [jnp.ones_like(share.tokens)], ["head"]
+    for group in model.groups:
+        common, experts = feed_forward(model, group, share)
+        parts = [
+            (attention_core(model, group, share, arithmetic), "attention"),
+            (projections(model, group, share), "projection"),
+            (common, "feed_forward"),
+        ]
+        if experts is not None:
+            parts.append((experts, "expert"))
+        works += [work for work, _ in parts]
+        kinds += [kind for _, kind in parts]
+        counts += [group.count + 0.0 * share.tokens] * len(parts)
+    return works, counts, kinds
+
+
+def _times(
+    works: list[Work], kinds: list[str], model: Model, accelerator: Accelerator
+) -> tuple[Array, Array]:
+    """(arithmetic, memory) seconds of each operation group, on a last axis."""
+    precision, extra = model.precision, accelerator.efficiencies
+    peaks, shares = [], []
+    for kind in kinds:
+        bits = precision.attention_bits if kind == "attention" else precision.compute_bits
+        peaks.append(accelerator.peak.at(bits) * getattr(extra, f"{kind}_arithmetic"))
+        shares.append(getattr(extra, f"{kind}_memory"))
+    peak = accelerator.arithmetic_efficiency * jnp.stack(peaks)
+    rate = accelerator.hbm_bandwidth * accelerator.memory_efficiency * jnp.stack(shares)
     flop = jnp.stack(jnp.broadcast_arrays(*(w.flop for w in works)), axis=-1)
     traffic = jnp.stack(jnp.broadcast_arrays(*(w.bytes for w in works)), axis=-1)
     return flop / peak, traffic / rate
-
-
-def _communication(
-    model: Model, accelerator: Accelerator, share: Share, layout: Layout, arithmetic: Arithmetic
-) -> tuple[Array, Array]:
-    """(latency, bandwidth): an all-reduce of d words a token after each half of each layer,
-    and P - 1 hand-overs of the residual stream, each rank sending its part."""
-    network, a = accelerator.network, model.precision.activation
-    size = model.width * share.tokens * a
-    nodes = layout.domains(network.domain_size, arithmetic.ceil)
-    latency, bandwidth = collective_time(network, layout.tensor, nodes, size, arithmetic)
-    halves = sum(
-        (g.count * ((g.mixer is not None) + (g.feed_forward is not None)) for g in model.groups),
-        start=jnp.zeros_like(model.width),
-    )
-    pair = jnp.full_like(layout.tensor, 2.0)
-    across = collective_time(network, pair, pair, size / layout.tensor, arithmetic, all_reduce=False)
-    hops = layout.pipeline - 1.0
-    return halves * latency + hops * across[0], halves * bandwidth + hops * across[1]
-
-
-def weight_bytes(model: Model, layout: Layout, arithmetic: Arithmetic) -> Array:
-    """Bytes of weights on the fullest accelerator.
-
-    Matrices divide by tensor x pipeline; norms and biases are whole on every rank. With one
-    stage it holds both embedding and head, else the fullest stage holds one of them.
-    """
-    precision, ranks = model.precision, layout.tensor
-    layers = jnp.zeros_like(ranks)
-    for group in model.groups:
-        matrices = vectors = jnp.zeros_like(ranks)
-        if group.mixer is not None:
-            matrices = matrices + group.mixer.matrix_parameters(model.width) * precision.weight
-        feed = group.feed_forward
-        if isinstance(feed, MixtureOfExperts):
-            experts = feed.experts * feed.expert_matrix_parameters(model.width)
-            common = feed.common_matrix_parameters(model.width)
-            matrices = matrices + experts * precision.expert + common * precision.weight
-        elif isinstance(feed, DenseFeedForward):
-            matrices = matrices + feed.matrix_parameters(model.width) * precision.weight
-        total = group.total_parameters(model.width) / group.count
-        plain = _matrix_count(model, group)
-        vectors = (total - plain) * precision.embedding
-        layers = layers + group.count * (matrices / ranks + vectors)
-    one_table = model.vocabulary * model.width * precision.embedding / ranks
-    tables = 1.0 if model.tied else arithmetic.maximum(1.0 + 0.0 * ranks, 3.0 - layout.pipeline)
-    return layers / layout.pipeline + tables * one_table + model.other_parameters * precision.embedding
-
-
-def _matrix_count(model: Model, group: LayerGroup) -> Array:
-    total = jnp.zeros_like(model.width)
-    for half in (group.mixer, group.feed_forward):
-        if half is not None:
-            total = total + half.matrix_parameters(model.width)
-    return total
-
-
-def cache_bytes(model: Model, context: Array, layout: Layout, arithmetic: Arithmetic) -> Array:
-    """Bytes of KV cache and recurrent state on one accelerator, for the whole batch."""
-    total = jnp.zeros_like(layout.batch)
-    for group in model.groups:
-        if group.mixer is None:
-            continue
-        part = group.mixer.cache_elements(context) * model.precision.kv
-        part = part * cache_share(group, layout.tensor, arithmetic)
-        state = group.mixer.state_elements() * model.precision.state / layout.tensor
-        total = total + group.count * (part + state)
-    return total * layout.batch / layout.pipeline
-
-
-def activation_bytes(model: Model, queries: Array, layout: Layout) -> Array:
-    """Bytes of live activations on one accelerator; grows with the tokens in flight.
-
-    Two copies of the residual stream, the widest hidden layer in its shards, and float32
-    logits of the vocabulary's shard.
-    """
-    tokens = layout.batch / layout.pipeline * queries
-    widest = jnp.zeros_like(model.width)
-    for group in model.groups:
-        feed, mixer = group.feed_forward, group.mixer
-        if isinstance(feed, DenseFeedForward):
-            widest = jnp.maximum(widest, 2.0 * feed.hidden)
-        elif isinstance(feed, MixtureOfExperts):
-            widest = jnp.maximum(widest, 2.0 * (feed.active * feed.hidden + feed.shared_hidden))
-        if isinstance(mixer, GroupedQueryAttention):
-            heads = mixer.heads + 2.0 * mixer.kv_heads
-            widest = jnp.maximum(widest, heads * mixer.head_dim)
-    words = (2.0 * model.width + widest / layout.tensor) * model.precision.activation
-    return tokens * (words + 4.0 * model.vocabulary / layout.tensor)

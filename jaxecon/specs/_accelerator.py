@@ -4,7 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from .._errors import InputError
+from .._errors import InputError, nearest
 from .._numerics import Scalar, optional_scalar, scalar
 from ._label import Label, Notes
 
@@ -35,6 +35,9 @@ class PeakRates(eqx.Module):
         raise AssertionError("bits16 is always present")
 
 
+ALGORITHMS = ("library", "ring", "tree", "one_shot", "two_shot", "in_switch", "pairwise")
+
+
 class Network(eqx.Module):
     """Links of one accelerator: inside its scale-up domain and out of it.
 
@@ -47,6 +50,48 @@ class Network(eqx.Module):
     domain_size: Scalar = eqx.field(converter=scalar)
     """Accelerators in one scale-up domain."""
     kind: str = eqx.field(static=True, default="nccl")
+    algorithms: tuple[str, ...] = eqx.field(static=True, converter=tuple, default=("library",))
+    """What engines may choose from, of `ALGORITHMS`; the quickest is taken for each message."""
+    library_latency: Scalar = eqx.field(converter=scalar, default=1.0)
+    """Factor on the latencies of the library's tuning tables."""
+    direct_latency: Scalar = eqx.field(converter=scalar, default=3.5e-6)
+    """Seconds per call of every other algorithm (a kernel of the engine's own)."""
+    scale_up_hop: Scalar = eqx.field(converter=scalar, default=0.6e-6)
+    """Seconds per hop of those inside a domain."""
+    scale_out_hop: Scalar = eqx.field(converter=scalar, default=5e-6)
+    """Seconds per hop of those between domains."""
+    scale_up_efficiency: Scalar = eqx.field(converter=scalar, default=1.0)
+    """Reachable share of the bandwidth inside a domain, in (0, 1]."""
+    scale_out_efficiency: Scalar = eqx.field(converter=scalar, default=1.0)
+    """Reachable share of the bandwidth between domains, in (0, 1]."""
+    torus_axes: Scalar = eqx.field(converter=scalar, default=1.0)
+    """Dimensions of a torus, along which a collective proceeds one by one."""
+
+    def __check_init__(self) -> None:
+        for name in self.algorithms:
+            if name not in ALGORITHMS:
+                raise InputError(f"no collective algorithm '{name}'; {nearest(name, ALGORITHMS)}")
+        if "library" not in self.algorithms:
+            raise InputError("the collective algorithms must include 'library', which serves every size")
+
+
+class Efficiencies(eqx.Module):
+    """Shares of the reachable rates that each operation group attains, on top of the overall ones."""
+
+    attention_arithmetic: Scalar = eqx.field(converter=scalar, default=1.0)
+    """Scores, weighted values and recurrences."""
+    attention_memory: Scalar = eqx.field(converter=scalar, default=1.0)
+    """Reading the cache."""
+    projection_arithmetic: Scalar = eqx.field(converter=scalar, default=1.0)
+    projection_memory: Scalar = eqx.field(converter=scalar, default=1.0)
+    feed_forward_arithmetic: Scalar = eqx.field(converter=scalar, default=1.0)
+    """Dense feed-forward, shared experts and router."""
+    feed_forward_memory: Scalar = eqx.field(converter=scalar, default=1.0)
+    expert_arithmetic: Scalar = eqx.field(converter=scalar, default=1.0)
+    """Routed experts."""
+    expert_memory: Scalar = eqx.field(converter=scalar, default=1.0)
+    head_arithmetic: Scalar = eqx.field(converter=scalar, default=1.0)
+    head_memory: Scalar = eqx.field(converter=scalar, default=1.0)
 
 
 class Accelerator(eqx.Module):
@@ -66,6 +111,7 @@ class Accelerator(eqx.Module):
     """Reachable share of the peak rates, in (0, 1]."""
     memory_efficiency: Scalar = eqx.field(converter=scalar, default=1.0)
     """Reachable share of the memory bandwidth, in (0, 1]."""
+    efficiencies: Efficiencies = eqx.field(default_factory=Efficiencies)
     power: Scalar = eqx.field(converter=scalar, default=0.0)
     """Rated power, watts."""
     name: str = eqx.field(static=True, converter=Label, default="accelerator")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .._errors import InputError, nearest
-from ._accelerator import Accelerator, Network, PeakRates
+from ._accelerator import Accelerator, Efficiencies, Network, PeakRates
 
 
 class _Number(NamedTuple):
@@ -40,6 +40,13 @@ _NUMBERS: dict[str, dict[str, _Number]] = {
         "scale_up_bandwidth_bytes_per_s": _Number(*_LINK, "network.scale_up_bandwidth"),
         "scale_out_bandwidth_bytes_per_s": _Number(*_LINK, "network.scale_out_bandwidth"),
         "domain_size": _Number("a count of accelerators, e.g. 8", 1, 1e6, "network.domain_size"),
+        "torus_axes": _Number("a count of dimensions, e.g. 3", 1, 6, "network.torus_axes", False),
+        "library_latency": _Number("a factor, e.g. 1.0", 0.01, 100, "network.library_latency", False),
+        "direct_latency_s": _Number(*_LATENCY, "network.direct_latency", False),
+        "scale_up_hop_s": _Number(*_LATENCY, "network.scale_up_hop", False),
+        "scale_out_hop_s": _Number(*_LATENCY, "network.scale_out_hop", False),
+        "scale_up_efficiency": _Number(*_SHARE, "network.scale_up_efficiency", False),
+        "scale_out_efficiency": _Number(*_SHARE, "network.scale_out_efficiency", False),
     },
     "price": {"rental_usd_per_hour": _Number(_DOLLARS, 0.005, 1000.0, "price", False)},
     "power": {"rated_w": _Number("watts, e.g. 700", 2.0, 1e5, "power", False)},
@@ -47,9 +54,15 @@ _NUMBERS: dict[str, dict[str, _Number]] = {
         "arithmetic": _Number(*_SHARE, "arithmetic_efficiency"),
         "memory": _Number(*_SHARE, "memory_efficiency"),
         "kernel_launch_latency_s": _Number(*_LATENCY, "kernel_launch_latency"),
+        **{
+            f"{kind}_{rate}": _Number(*_SHARE, f"efficiencies.{kind}_{rate}", False)
+            for kind in ("attention", "projection", "feed_forward", "expert", "head")
+            for rate in ("arithmetic", "memory")
+        },
     },
 }
 _TEXTS = {"network": ("kind",), "price": ("date", "kind")}
+_LISTS = {"network": ("algorithms",)}
 _KINDS = ("nccl", "torus")
 _FIELDS = {key: spec for table in _NUMBERS.values() for key, spec in table.items()}
 
@@ -100,7 +113,7 @@ def _parse(data: dict[str, Any], file: str) -> tuple[dict[str, float], dict[str,
         table = data.get(name, {})
         if not isinstance(table, dict):
             raise InputError(f"{file}: '{name}' is {table!r}; expected a table [{name}]")
-        _only(table, (*specs, *_TEXTS.get(name, ())), file, f"{name}.")
+        _only(table, (*specs, *_TEXTS.get(name, ()), *_LISTS.get(name, ())), file, f"{name}.")
         for key, spec in specs.items():
             if key in table:
                 numbers[key] = _number(table[key], spec, f"{file}: '{name}.{key}'")
@@ -135,6 +148,17 @@ def _given_price(value: Any) -> float:
 
 def _part(values: dict[str, float], prefix: str) -> dict[str, Any]:
     return {f.removeprefix(prefix): v for f, v in values.items() if f.startswith(prefix)}
+
+
+def _algorithms(data: dict[str, Any], path: Path) -> dict[str, list[str]]:
+    """What a file says about collective algorithms; nothing where it is silent."""
+    table = data["network"]
+    if "algorithms" not in table:
+        return {}
+    names = table["algorithms"]
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InputError(f"{path}: 'network.algorithms' is {names!r}; expected a list of names")
+    return {"algorithms": names}
 
 
 def _folder() -> Path:
@@ -176,7 +200,8 @@ def load_accelerator(
     if engine is not None:
         raise InputError(f"no fitted constants ship yet for engine {engine!r}; leave engine out")
     path = _locate(name_or_path)
-    numbers, texts = _parse(_read(path), str(path))
+    data = _read(path)
+    numbers, texts = _parse(data, str(path))
     sources = [(_FIELDS[key].field, texts[key]) for key in numbers if key != "rental_usd_per_hour"]
     if price_per_hour is not None:
         price = _given_price(price_per_hour)
@@ -192,7 +217,8 @@ def load_accelerator(
     values["price"] = price / 3600.0
     return Accelerator(
         peak=PeakRates(**_part(values, "peak.")),
-        network=Network(**_part(values, "network."), kind=texts["network.kind"]),
+        network=Network(**_part(values, "network."), kind=texts["network.kind"], **_algorithms(data, path)),
+        efficiencies=Efficiencies(**_part(values, "efficiencies.")),
         name=texts["name"],
         sources=tuple(sources),
         **{field: value for field, value in values.items() if "." not in field},

@@ -7,7 +7,10 @@ from typing import Any, NamedTuple
 from .._errors import InputError, nearest
 from ._model import Precision
 
-_KEYS = ("weight_bits", "kv_bits", "activation_bits", "expert_bits", "embedding_bits", "compute_bits")
+_KEYS = (
+    "weight_bits kv_bits activation_bits expert_bits embedding_bits communication_bits dispatch_bits "
+    "compute_bits attention_bits"
+).split()
 
 
 class _Stored(NamedTuple):
@@ -36,13 +39,18 @@ def precision(quantization: Any, chosen: Mapping[str, float | None], state_bits:
     default = stored.compute
     if "weight_bits" in bits:
         default = 8 if weight == 8 else 16
+    activation = bits.get("activation_bits", 16.0)
+    communication = bits.get("communication_bits", activation)
     return Precision(
         weight=weight / 8,
         expert=expert / 8,
         embedding=bits.get("embedding_bits", 16.0) / 8,
-        activation=bits.get("activation_bits", 16.0) / 8,
+        activation=activation / 8,
+        communication=communication / 8,
+        dispatch=bits.get("dispatch_bits", communication) / 8,
         kv=bits.get("kv_bits", 16.0) / 8,
         compute_bits=int(bits.get("compute_bits", default)),
+        attention_bits=int(bits.get("attention_bits", 16)),
         state=state_bits / 8,
         block=stored.block if weight == stored.weight else None,
     )
@@ -53,8 +61,8 @@ def _checked(key: str, value: Any) -> float:
         raise InputError(f"unknown precision '{key}'; {nearest(key, _KEYS)}")
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         raise InputError(f"{key} must be a number, got {value!r}")
-    if key == "compute_bits" and value not in (16, 8, 4):
-        raise InputError(f"compute_bits must be 16, 8 or 4, got {value}")
+    if key in ("compute_bits", "attention_bits") and value not in (16, 8, 4):
+        raise InputError(f"{key} must be 16, 8 or 4, got {value}")
     if not 0 < value <= 32:
         raise InputError(f"{key} must be above 0 and at most 32, got {value}")
     return float(value)

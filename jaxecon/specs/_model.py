@@ -8,12 +8,16 @@ import abc
 import functools
 import operator
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
 from .._numerics import Scalar, optional_scalar, scalar
 from ._label import Label
+
+Minimum = Callable[[Array, Array], Array]
 
 
 class Mixer(eqx.Module):
@@ -26,7 +30,7 @@ class Mixer(eqx.Module):
         """Entries of the weight matrices of one layer; these shard and are multiplied."""
 
     @abc.abstractmethod
-    def cache_elements(self, context: Scalar) -> Array:
+    def cache_elements(self, context: Scalar, minimum: Minimum = jnp.minimum) -> Array:
         """Cached keys, values or latents of one sequence and layer, in elements."""
 
     @abc.abstractmethod
@@ -64,13 +68,13 @@ class GroupedQueryAttention(Mixer):
         key_value = width * self.kv_heads * (self.head_dim + self.value_head_dim)
         return query + key_value + self.heads * self.value_head_dim * width
 
-    def attended(self, context: Scalar) -> Array:
+    def attended(self, context: Scalar, minimum: Minimum = jnp.minimum) -> Array:
         """Tokens read and kept per sequence: context, capped at the window."""
-        return context if self.window is None else jnp.minimum(context, self.window)
+        return context if self.window is None else minimum(context, self.window)
 
-    def cache_elements(self, context: Scalar) -> Array:
+    def cache_elements(self, context: Scalar, minimum: Minimum = jnp.minimum) -> Array:
         """k (e + e_v) per token in reach."""
-        return self.kv_heads * (self.head_dim + self.value_head_dim) * self.attended(context)
+        return self.kv_heads * (self.head_dim + self.value_head_dim) * self.attended(context, minimum)
 
     def state_elements(self) -> Array:
         return jnp.zeros_like(self.heads)
@@ -114,11 +118,11 @@ class LatentAttention(Mixer):
             total = total + indexer + width * (self.index_dim + self.index_heads)
         return total
 
-    def attended(self, context: Scalar) -> Array:
+    def attended(self, context: Scalar, minimum: Minimum = jnp.minimum) -> Array:
         """Tokens that enter the softmax: context, capped by the indexer where there is one."""
-        return context if self.index_top_k is None else jnp.minimum(context, self.index_top_k)
+        return context if self.index_top_k is None else minimum(context, self.index_top_k)
 
-    def cache_elements(self, context: Scalar) -> Array:
+    def cache_elements(self, context: Scalar, minimum: Minimum = jnp.minimum) -> Array:
         """(c_kv + rope) per token, and the indexer's key; every token stays cached."""
         index = 0.0 if self.index_dim is None else self.index_dim
         return (self.kv_rank + self.rope_dim + index) * context
@@ -149,7 +153,7 @@ class RecurrentMixer(Mixer):
     def matrix_parameters(self, width: Scalar) -> Array:
         return width * (self.input_columns + self.output_rows) + self.inner_parameters
 
-    def cache_elements(self, context: Scalar) -> Array:
+    def cache_elements(self, context: Scalar, minimum: Minimum = jnp.minimum) -> Array:
         return jnp.zeros_like(context)
 
     def state_elements(self) -> Array:
@@ -245,6 +249,8 @@ class LayerGroup(eqx.Module):
     feed_forward: FeedForward | None = None
     norm_parameters: Scalar = eqx.field(converter=scalar, default=0.0)
     """Parameters of the layer's norms (not of query and key norms)."""
+    parallel: bool = eqx.field(static=True, default=False)
+    """Whether both halves read the same input, so that one all-reduce serves both."""
 
     def total_parameters(self, width: Scalar) -> Array:
         """Stored parameters of all `count` layers."""
@@ -280,13 +286,19 @@ class Precision(eqx.Module):
     embedding: Scalar = eqx.field(converter=scalar, default=2.0)
     """Bytes per weight of the input embedding and the output head."""
     activation: Scalar = eqx.field(converter=scalar, default=2.0)
-    """Bytes per activation, in memory and on the network."""
+    """Bytes per activation in memory."""
     kv: Scalar = eqx.field(converter=scalar, default=2.0)
     """Bytes per element of the KV cache."""
     state: Scalar = eqx.field(converter=scalar, default=2.0)
     """Bytes per element of recurrent state."""
+    communication: Scalar = eqx.field(converter=scalar, default=2.0)
+    """Bytes per activation on the network."""
+    dispatch: Scalar = eqx.field(converter=scalar, default=2.0)
+    """Bytes per activation sent to routed experts; what comes back has `communication`."""
     compute_bits: int = eqx.field(static=True, default=16)
     """Precision whose peak rate bounds matrix products: 16, 8 or 4."""
+    attention_bits: int = eqx.field(static=True, default=16)
+    """Likewise for scores and weighted values."""
     block: int | None = eqx.field(static=True, default=None)
     """Quantization block along a weight's sharded side; None for per-tensor or per-channel."""
 
@@ -308,6 +320,8 @@ class Model(eqx.Module):
     """Final norm, learned positions, head bias and the like, in parameters."""
     tied: bool = eqx.field(static=True, default=False)
     """Whether input embedding and output head are one matrix."""
+    borrowed: bool = eqx.field(static=True, default=False)
+    """Whether embedding and head are another model's, and stored there (prediction heads)."""
     name: str = eqx.field(static=True, converter=Label, default="model")
     max_context: Scalar | None = eqx.field(converter=optional_scalar, default=None)
     """Tokens the model is made for; None where unknown."""

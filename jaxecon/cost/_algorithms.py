@@ -1,0 +1,161 @@
+"""Collectives as engines choose among them: the quickest algorithm for each message.
+
+Every algorithm is alpha-beta: seconds per call and per hop, plus bytes over link rates, hierarchical
+over scale-up domains. Volumes and step counts: Thakur, Rabenseifner and Gropp 2005
+(doi:10.1177/1094342005051521), sections 3 and 4; reduction in the switch reads each shard once and
+writes it once (Graham et al. 2016, doi:10.1109/COM-HPC.2016.006). "library" is NCCL's own choice
+among protocols (`collective_time`).
+
+Symbols: r ranks on n domains, g = r/n in each, z bytes.
+"""
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from .._numerics import Arithmetic
+from ..specs import Network
+
+from ._collectives import library_candidates, torus_candidates
+
+Times = tuple[Array, Array]
+"""(latency, bandwidth), seconds."""
+
+
+def all_reduce(network: Network, ranks: Array, domains: Array, size: Array, arithmetic: Arithmetic) -> Times:
+    """The sum of `size` bytes of every rank, on every rank.
+
+    ring: 2(r - 1) steps of z/r. tree: 2 log2 r steps, z up and z down. one_shot: everybody reads all.
+    two_shot: reduce-scatter, then all-gather. in_switch: (1 + 1/g) z a link. Across domains the last
+    three reduce z/g among n accelerators, one of each domain, in 2 log2 n steps.
+    """
+    r, n, g, z = _shape(ranks, domains, size)
+    several = jnp.where(n > 1.0, 1.0, 0.0)
+    across = 2.0 * (1.0 - 1.0 / n) / g
+    levels = 2.0 * jnp.log2(n)
+    rows = {
+        "ring": (2.0 * (r - n), 2.0 * (n - 1.0), 2.0 * (1.0 - 1.0 / r), across),
+        "tree": (2.0 * jnp.log2(g), levels, 2.0 * (1.0 - 1.0 / g), 2.0 * (1.0 - 1.0 / n) / g),
+        "one_shot": (1.0 + several, levels, (g - 1.0) * (1.0 + several / g), across),
+        "two_shot": (2.0 + 0.0 * r, levels, 2.0 * (1.0 - 1.0 / g), across),
+        "in_switch": (2.0 + 0.0 * r, levels, 1.0 + 1.0 / g, across),
+    }
+    return _quickest(network, ranks, domains, size, rows, 2.0, arithmetic)
+
+
+def all_gather(network: Network, ranks: Array, domains: Array, size: Array, arithmetic: Arithmetic) -> Times:
+    """`size` bytes, of which each rank holds an equal share, on every rank.
+
+    ring: r - 1 steps. two_shot (each rank reads the others' shares at once): one step inside a domain
+    and log2 n across.
+    """
+    r, n, g, _ = _shape(ranks, domains, size)
+    across = (1.0 - 1.0 / n) / g
+    rows = {
+        "ring": (r - n, n - 1.0, 1.0 - 1.0 / r, across),
+        "two_shot": (1.0 + 0.0 * r, jnp.log2(n), 1.0 - 1.0 / g, across),
+    }
+    return _quickest(network, ranks, domains, size, rows, 1.0, arithmetic)
+
+
+def reduce_scatter(
+    network: Network, ranks: Array, domains: Array, size: Array, arithmetic: Arithmetic
+) -> Times:
+    """The sum of `size` bytes of every rank, an equal share on each: an all-gather backwards."""
+    return all_gather(network, ranks, domains, size, arithmetic)
+
+
+def all_to_all(
+    network: Network, ranks: Array, domains: Array, size: Array, across: Array, arithmetic: Arithmetic
+) -> Times:
+    """Each rank sends `size` bytes in equal parts to all ranks, itself included.
+
+    "library" and "pairwise" send every part straight to its rank, so that (1 - 1/n) of them cross
+    domains. Each of them has a second form that forwards inside the domain, for messages of which
+    several parts are alike (tokens that go to several experts): then `across` <= `size` bytes, of
+    which (1 - 1/n) leave the domain, cross once, and one more hop inside is paid.
+    """
+    r, n, g, z = _shape(ranks, domains, size)
+    across = jnp.broadcast_to(across, r.shape)
+    inside = (g - 1.0) / r * z / _up(network)
+    direct = (1.0 - 1.0 / n) * z / _out(network)
+    dense = (1.0 - 1.0 / n) * across / _out(network) + (1.0 - 1.0 / g) * (1.0 - 1.0 / n) * z / _up(network)
+    wires = jnp.stack([inside + direct, inside + dense], axis=-1)
+    several = jnp.where(n > 1.0, 1.0, 0.0)
+    forwarding = jnp.stack([0.0 * r, several], axis=-1)
+    if network.kind == "torus":
+        found, factor = torus_candidates(network, r, 1.0)
+    else:
+        found, factor = library_candidates(network, r, n, 1.0)
+    latencies = found[..., :, None] + (network.scale_up_hop * forwarding)[..., None, :]
+    bandwidths = wires[..., None, :] / factor[..., :, None]
+    if "pairwise" in network.algorithms:
+        hops = network.direct_latency + network.scale_up_hop * (1.0 + forwarding)
+        hops = hops + network.scale_out_hop * several[..., None]
+        latencies = jnp.concatenate([latencies, hops[..., None, :]], axis=-2)
+        bandwidths = jnp.concatenate([bandwidths, wires[..., None, :]], axis=-2)
+    return _least(ranks, latencies, bandwidths, arithmetic)
+
+
+def point_to_point(network: Network, size: Array, arithmetic: Arithmetic) -> Times:
+    """`size` bytes to one rank of another domain, by the library's protocols (Erdil 2025)."""
+    pair = jnp.full_like(size, 2.0)
+    return _quickest(network, pair, pair, size, {}, 1.0, arithmetic)
+
+
+def _shape(ranks: Array, domains: Array, size: Array) -> tuple[Array, Array, Array, Array]:
+    """(r, n, g, z), with harmless numbers where a rank is alone."""
+    ranks, domains, size = jnp.broadcast_arrays(ranks, domains, size)
+    alone = ranks <= 1.0
+    r, n = jnp.where(alone, 2.0, ranks), jnp.where(alone, 1.0, domains)
+    return r, n, r / n, size
+
+
+def _up(network: Network) -> Array:
+    return network.scale_up_bandwidth * network.scale_up_efficiency
+
+
+def _out(network: Network) -> Array:
+    return network.scale_out_bandwidth * network.scale_out_efficiency
+
+
+def _quickest(
+    network: Network,
+    ranks: Array,
+    domains: Array,
+    size: Array,
+    rows: dict[str, tuple[Array, Array, Array, Array]],
+    passes: float,
+    arithmetic: Arithmetic,
+) -> Times:
+    """The least sum over the library and those of `rows` that the network has.
+
+    A row holds hops inside, hops across, and the bytes over both kinds of link in units of `size`.
+    The links work at once, so that the larger of the two times counts.
+    """
+    r, n, g, z = _shape(ranks, domains, size)
+    if network.kind == "torus":
+        latencies, factor = torus_candidates(network, r, passes)
+        wire = passes * (r - 1.0) / r * z / _out(network)
+    else:
+        latencies, factor = library_candidates(network, r, n, passes)
+        inside = n * jnp.maximum(g - 1.0, 0.0) / r * z / _up(network)
+        wire = passes * (inside + (n - 1.0) / r * z / _out(network))
+    bandwidths = wire[..., None] / factor
+    chosen = [rows[name] for name in network.algorithms if name in rows]
+    if chosen and network.kind != "torus":
+        up, out, inner, outer = (jnp.stack(column, axis=-1) for column in zip(*chosen, strict=True))
+        hops = network.direct_latency + network.scale_up_hop * up + network.scale_out_hop * out
+        over = arithmetic.maximum(inner / _up(network), outer / _out(network)) * z[..., None]
+        latencies = jnp.concatenate([latencies, hops], axis=-1)
+        bandwidths = jnp.concatenate([bandwidths, over], axis=-1)
+    return _least(ranks, latencies[..., None], bandwidths[..., None], arithmetic)
+
+
+def _least(ranks: Array, latencies: Array, bandwidths: Array, arithmetic: Arithmetic) -> Times:
+    """Both parts of the candidate (last two axes) with the least sum; 0 for a single rank."""
+    shape = (*latencies.shape[:-2], -1)
+    latency, bandwidth = latencies.reshape(shape), bandwidths.reshape(shape)
+    weights = arithmetic.min_weights(latency + bandwidth)
+    alone = jnp.broadcast_to(ranks <= 1.0, latency.shape[:-1])
+    parts = (jnp.sum(weights * latency, axis=-1), jnp.sum(weights * bandwidth, axis=-1))
+    return jnp.where(alone, 0.0, parts[0]), jnp.where(alone, 0.0, parts[1])

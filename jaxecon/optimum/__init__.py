@@ -30,5 +30,6 @@ from ._pools import (
     cheapest_prefill as cheapest_prefill,
     disaggregated_optimum as disaggregated_optimum,
 )
+from ._binding import binding_shares as binding_shares
 from ._rounding import rounded as rounded
 from ._space import Space as Space

@@ -26,6 +26,12 @@ if TYPE_CHECKING:
         relaxed_optimum as relaxed_optimum,
     )
     from .scenarios import Erdil2025 as Erdil2025, Serving as Serving, Toy as Toy
+    from .sensitivity import (
+        distances as distances,
+        elasticities as elasticities,
+        parameters as parameters,
+        with_parameters as with_parameters,
+    )
     from .specs import (
         Accelerator as Accelerator,
         DenseFeedForward as DenseFeedForward,
@@ -62,6 +68,12 @@ _HOMES = {
         "one_sided",
         "relaxed_frontier",
         "relaxed_optimum",
+    ),
+    ".sensitivity": (
+        "distances",
+        "elasticities",
+        "parameters",
+        "with_parameters",
     ),
     ".specs": (
         "Accelerator",

@@ -37,7 +37,8 @@ def collective_time(
     all-reduce. The protocol with the least sum is taken. Both parts are 0 for r <= 1. `intra`
     and `inter` are all-reduce rates, half the one-way link rates. With `overlap_links` the
     larger of the two bandwidth terms counts instead of their sum (revision of May 2025). A
-    torus costs m (r - 1) microseconds and (r - 1) z/(r inter).
+    torus costs m (r - 1) microseconds and (r - 1) z/(r inter). Latencies are multiplied by
+    `network.latency_scale`.
     """
     ranks, nodes, size = jnp.broadcast_arrays(ranks, nodes, size)
     alone = ranks <= 1.0
@@ -46,7 +47,7 @@ def collective_time(
     passes = 2.0 if all_reduce else 1.0
     inter = network.scale_out_bandwidth / 2.0
     if network.kind == "torus":
-        latency = passes * (r - 1.0) * _TORUS_HOP
+        latency = passes * (r - 1.0) * _TORUS_HOP * network.latency_scale
         bandwidth = (passes / 2.0) * (r - 1.0) * size / (r * inter)
     else:
         latency, bandwidth = _nccl(network, r, n, size, passes, arithmetic, overlap_links)
@@ -73,7 +74,7 @@ def _nccl(
     base, factor = jnp.asarray(_BASE), jnp.asarray(_BANDWIDTH_FACTOR)
     ring = (r / n - 1.0)[..., None] * hop
     tree = jnp.log2(n)[..., None] * level
-    latency = passes * (ring + tree) + base
+    latency = (passes * (ring + tree) + base) * network.latency_scale
     bandwidth = (passes / 2.0) * wire[..., None] / factor
     weights = arithmetic.min_weights(latency + bandwidth)
     return jnp.sum(weights * latency, axis=-1), jnp.sum(weights * bandwidth, axis=-1)

@@ -46,6 +46,8 @@ class Network(eqx.Module):
     scale_out_bandwidth: Scalar = eqx.field(converter=scalar)
     domain_size: Scalar = eqx.field(converter=scalar)
     """Accelerators in one scale-up domain."""
+    latency_scale: Scalar = eqx.field(converter=scalar, default=1.0)
+    """Multiplies the latency of every collective; 1 for the measured constants, 0 for none."""
     kind: str = eqx.field(static=True, default="nccl")
 
 

@@ -1,0 +1,112 @@
+"""Elasticities against differences of re-solved optima, and what a reverse pass costs.
+
+Run: python benchmarks/sensitivity_bars.py [COUNT] [FIRST_SEED]
+For every parameter of every scenario the relaxed problem is solved anew with the parameter moved to
+either side by 1e-4 (2e-5 where another regime lies nearer), and the speeds by the exact arithmetic are
+differenced: centrally where the library reports one number, one-sided where it reports a pair. The
+error counts as relative above an elasticity of 0.01 and as absolute, in units of 1e-2, below.
+"""
+
+import sys
+import time
+
+import jax
+import numpy as np
+from scenarios import MAX_ACCELERATORS, draw
+
+import jaxecon as je
+from jaxecon.sensitivity import _solved
+
+BAR, SMALL, STEPS = 1e-3, 1e-2, (1e-4, 2e-5)
+LIMITS = {"max_accelerators": MAX_ACCELERATORS}
+
+
+def _log_speed(scenario, budget, name, move):
+    if name == "budget":
+        budget = budget * np.exp(move)
+    elif move:
+        value = je.parameters(scenario)[name]
+        scenario = je.with_parameters(scenario, {name: value * np.exp(move)})
+    try:
+        return np.log(je.relaxed_optimum(scenario, budget, **LIMITS).speed)
+    except je.InfeasibleError:
+        return np.nan
+
+
+def _error(expected, found):
+    return abs(expected - found) / max(abs(expected), SMALL)
+
+
+def _compare(scenario, budget, name, found, here):
+    """(error, whether a pair, whether the shorter step was needed)."""
+    for step in STEPS:
+        below, above = (_log_speed(scenario, budget, name, sign * step) for sign in (-1, 1))
+        sides = [(here - below) / step, (above - here) / step]
+        if isinstance(found, tuple):
+            errors = [_error(s, f) for s, f in zip(sides, found, strict=True) if np.isfinite(s)]
+            error = max(errors, default=0.0)
+        elif np.isfinite(sides).all():
+            error = _error((above - below) / (2 * step), found)
+            # One number is only right where the sides agree, curvature apart.
+            if abs(sides[0] - sides[1]) > 1e-2 * max(1.0, abs(found)):
+                error = max(error, *(_error(s, found) for s in sides))
+        else:
+            error = min(_error(s, found) for s in sides if np.isfinite(s)) if np.isfinite(sides).any() else 0.0
+        if error <= BAR:
+            break
+    return error, isinstance(found, tuple), step != STEPS[0]
+
+
+def _seconds(call, repeats):
+    jax.block_until_ready(call())
+    times = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        jax.block_until_ready(call())
+        times.append(time.perf_counter() - began)
+    return float(np.median(times))
+
+
+def _costs(scenario, budget, count):
+    """(reverse pass / evaluation, reverse pass / differences over all parameters)."""
+    limits = _solved.limits(budget, MAX_ACCELERATORS, 65536)
+    solved = _solved.solve(scenario, limits)
+    at = (scenario, limits, solved.solution)
+    value = _seconds(lambda: _solved.value(*at), 50)
+    reverse = _seconds(lambda: _solved.slopes(*at), 50)
+    whole = _seconds(lambda: _solved.solve(scenario, limits).solution, 5)
+    return reverse / value, reverse / (2 * count * whole)
+
+
+def main(count: int = 100, first: int = 0) -> None:
+    """Print the share of parameters within the bar, the worst, and the ratios of times."""
+    errors, pairs, shorter, statuses, ratios = [], 0, 0, [], []
+    for seed in range(first, first + count):
+        scenario, budget = draw(seed)
+        found = je.elasticities(scenario, budget, **LIMITS)
+        statuses.append(found.status)
+        here = _log_speed(scenario, budget, "budget", 0.0)
+        for name, value in found.items():
+            error, pair, short = _compare(scenario, budget, name, value, here)
+            errors.append(error)
+            pairs, shorter = pairs + pair, shorter + short
+            if error > BAR:
+                print(f"seed {seed}: {name} {value} error {error:.2e} {found.status}", flush=True)
+        ratios.append(_costs(scenario, budget, len(found)))
+        if seed % 5 == 4:
+            print(f"... {seed + 1 - first} scenarios, worst {max(errors):.1e}", flush=True)
+            jax.clear_caches()
+    errors, ratios = np.array(errors), np.array(ratios)
+    print(f"{count} scenarios from seed {first}, {len(errors)} elasticities, {pairs} of them pairs")
+    print(f"within 1e-3: {np.mean(errors <= BAR):.6f} ({np.sum(errors > BAR)} outside); ", end="")
+    print(f"worst {errors.max():.2e}, 99 % below {np.quantile(errors, 0.99):.1e}; {shorter} with step 2e-5")
+    for status in sorted(set(statuses)):
+        print(f"status {status!r}: {statuses.count(status)}")
+    print(f"reverse pass / final evaluation: median {np.median(ratios[:, 0]):.2f}, ", end="")
+    print(f"largest {ratios[:, 0].max():.2f}")
+    print(f"reverse pass / differences: median {np.median(ratios[:, 1]):.1e}, ", end="")
+    print(f"largest {ratios[:, 1].max():.1e}")
+
+
+if __name__ == "__main__":
+    main(*(int(x) for x in sys.argv[1:]))

@@ -1,0 +1,122 @@
+"""One solved relaxed problem, and everything that is differentiated at it."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from .._errors import InfeasibleError
+from ..optimum._max_speed import _unknowns, lagrangian
+from ..optimum._relaxation import Limits
+from ..optimum._relaxed import TOLERANCE, Solutions
+from ..optimum._relaxed_optimum import _solve, best_of, limits_of
+from ..optimum._scan import UNFIT
+from ..scenarios import Scenario
+from ._parameters import scaled, vector
+
+NO_BUDGET = 1e12
+"""US dollars per million tokens that never bind."""
+_TIE = 1e-6
+
+
+class Solved(eqx.Module):
+    """The best local optimum of one scenario at one budget."""
+
+    scenario: Scenario
+    limits: Limits
+    solution: Solutions
+    """Without a leading axis."""
+    rivals: list[Solutions]
+    """Other local optima of the same speed to a millionth."""
+
+    @property
+    def log_speed(self) -> float:
+        """By the exact arithmetic."""
+        return float(self.solution.log_speed)
+
+    @property
+    def status(self) -> str:
+        """As in `RelaxedOptimum`."""
+        residual = float(self.solution.residual)
+        if residual <= TOLERANCE:
+            return "success"
+        return "no interior" if np.isinf(residual) else "residual above tolerance"
+
+
+def solve(scenario: Scenario, limits: Limits) -> Solved:
+    """Solve, in the compiled program that `relaxed_optimum` uses.
+
+    Raises:
+        InfeasibleError: if no relaxed layout meets the budget.
+    """
+    kinds = _solve(scenario, limits)
+    best = best_of(kinds)
+    if float(best.log_speed) <= UNFIT:
+        raise InfeasibleError(
+            f"a budget of ${float(limits.budget):g} per million tokens is unreachable by any real "
+            f"degrees up to {float(limits.max_accelerators):g} accelerators"
+        )
+    rivals = []
+    for kind in kinds:
+        near = np.asarray(kind.log_speed) >= float(best.log_speed) - _TIE
+        near &= np.asarray(kind.residual) <= TOLERANCE
+        for i in np.flatnonzero(near):
+            one = jax.tree.map(lambda x, i=int(i): x[i], kind)
+            apart = abs(float(jnp.log(one.layout.tensor / best.layout.tensor))) > 1e-4
+            if apart or one.layout.partition != best.layout.partition:
+                rivals.append(one)
+    return Solved(scenario, limits, best, rivals)
+
+
+def limits(budget: float | None, max_accelerators: float, max_batch: float) -> Limits:
+    """Limits as arrays; None for no budget."""
+    return limits_of(NO_BUDGET if budget is None else budget, max_accelerators, max_batch)
+
+
+def unknowns(solution: Solutions) -> Array:
+    """(fractions of the box, ln batch, multiplier) of a local optimum."""
+    return _unknowns(solution)
+
+
+@eqx.filter_jit
+def slopes(scenario: Scenario, limits: Limits, solution: Solutions) -> tuple[Array, Array]:
+    """d ln speed / d ln of every parameter, and of (budget, largest replica, largest batch).
+
+    The envelope theorem: the derivative of the Lagrangian at fixed unknowns and multipliers, in
+    one reverse pass.
+    """
+    x, box = unknowns(solution), solution.box
+
+    def at(numbers: tuple[Scenario, Limits]) -> Array:
+        return -lagrangian(*numbers, box, x)
+
+    by_scenario, by_limits = eqx.filter_grad(at)((scenario, limits))
+    bounds = [by_limits.budget, by_limits.max_accelerators, by_limits.max_batch]
+    values = [limits.budget, limits.max_accelerators, limits.max_batch]
+    return vector(by_scenario) * vector(scenario), jnp.stack(bounds) * jnp.stack(values)
+
+
+@eqx.filter_jit
+def value(scenario: Scenario, limits: Limits, solution: Solutions) -> Array:
+    """The Lagrangian at the solution: what one evaluation without derivatives costs."""
+    return lagrangian(scenario, limits, solution.box, unknowns(solution))
+
+
+@eqx.filter_jit
+def frozen_differences(
+    scenario: Scenario, limits: Limits, solution: Solutions, step: Array
+) -> tuple[Array, Array]:
+    """(left, right) difference quotients of -Lagrangian in ln of each parameter and of the budget,
+    unknowns held. They disagree where a max, min or bound ties at the solution."""
+    x, box = unknowns(solution), solution.box
+    count = vector(scenario).shape[0] + 1
+
+    def at(logs: Array) -> Array:
+        budget = limits.budget * jnp.exp(logs[-1])
+        moved = eqx.tree_at(lambda z: z.budget, limits, budget)
+        return -lagrangian(scaled(scenario, logs[:-1]), moved, box, x)
+
+    here = at(jnp.zeros(count))
+    ends = jax.vmap(at)(jnp.concatenate([-step * jnp.eye(count), step * jnp.eye(count)]))
+    return (here - ends[:count]) / step, (ends[count:] - here) / step

@@ -27,9 +27,18 @@ if TYPE_CHECKING:
     )
     from .scenarios import Erdil2025 as Erdil2025, Serving as Serving, Toy as Toy
     from .sensitivity import (
+        best_value as best_value,
+        design as design,
         distances as distances,
         elasticities as elasticities,
+        least_expense as least_expense,
         parameters as parameters,
+        power_family as power_family,
+        responses as responses,
+        scaling_exponent as scaling_exponent,
+        size_family as size_family,
+        tiers as tiers,
+        whatif as whatif,
         with_parameters as with_parameters,
     )
     from .specs import (
@@ -70,9 +79,18 @@ _HOMES = {
         "relaxed_optimum",
     ),
     ".sensitivity": (
+        "best_value",
+        "design",
         "distances",
         "elasticities",
+        "least_expense",
         "parameters",
+        "power_family",
+        "responses",
+        "scaling_exponent",
+        "size_family",
+        "tiers",
+        "whatif",
         "with_parameters",
     ),
     ".specs": (

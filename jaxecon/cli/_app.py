@@ -224,6 +224,9 @@ def _cache_compilations() -> None:
         os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 
+from . import _research as _research  # noqa: E402  # adds its commands to `app`
+
+
 def main() -> Any:
     """Entry point of the console script."""
     if "jax" not in sys.modules:

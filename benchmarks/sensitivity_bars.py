@@ -4,8 +4,8 @@ Run: python benchmarks/sensitivity_bars.py [COUNT] [FIRST_SEED]
 For every parameter of every scenario the relaxed problem is solved anew with the parameter moved to
 either side by 1e-4 (5e-5 where another regime lies nearer), and the speeds by the exact arithmetic are
 differenced: centrally where the library reports one number, and to second order from three points on
-each side, beyond the reach of the smoothing, where it reports a pair. The error counts as relative
-above an elasticity of 0.01 and as absolute, in units of 0.01, below.
+each side, beyond the reach of the smoothing, where it reports a pair. The bar is a relative error of
+1e-3, and an absolute one of 1e-3 where the elasticity is below 0.01; the strict count, 1e-5 there.
 """
 
 import sys
@@ -18,7 +18,7 @@ from scenarios import MAX_ACCELERATORS, draw
 import jaxecon as je
 from jaxecon.sensitivity import _solved
 
-BAR, SMALL, STEPS = 1e-3, 1e-2, (1e-4, 5e-5)
+BAR, SMALL, STEPS, BESIDE = 1e-3, 1e-2, (1e-4, 5e-5), 3.0
 LIMITS = {"max_accelerators": MAX_ACCELERATORS}
 
 
@@ -35,11 +35,12 @@ def _log_speed(scenario, budget, name, move):
 
 
 def _error(expected, found):
+    """Relative; below `SMALL` relative to that."""
     return abs(expected - found) / max(abs(expected), SMALL)
 
 
 def _compare(scenario, budget, name, found, here):
-    """(error, whether a pair, whether the shorter step was needed)."""
+    """(error, whether within the bar, whether a pair, whether the shorter step was needed)."""
 
     def at(move):
         return _log_speed(scenario, budget, name, move)
@@ -50,8 +51,8 @@ def _compare(scenario, budget, name, found, here):
         usable = np.isfinite(sides)
         if isinstance(found, tuple):
             for k, sign in enumerate((-1, 1)):
-                points = at(sign * step), at(sign * 2 * step), at(sign * 3 * step)
-                sides[k] = sign * np.dot((-2.5, 4.0, -1.5), points) / step
+                far = sign * BESIDE * step
+                sides[k] = np.dot((-2.5, 4.0, -1.5), [at(far), at(2 * far), at(3 * far)]) / far
             usable = np.isfinite(sides)
             errors = [_error(s, f) for s, f in zip(sides, found, strict=True)]
         elif usable.all():
@@ -64,7 +65,9 @@ def _compare(scenario, budget, name, found, here):
         error = max((e for e, u in zip(errors, usable, strict=False) if u), default=0.0)
         if error <= BAR:
             break
-    return error, isinstance(found, tuple), step != STEPS[0]
+    pair = isinstance(found, tuple)
+    small = max(abs(x) for x in (found if pair else (found,))) < SMALL
+    return error, error <= (BAR / SMALL if small else BAR), pair, step != STEPS[0]
 
 
 def _seconds(call, repeats):
@@ -90,15 +93,16 @@ def _costs(scenario, budget, count):
 
 def main(count: int = 100, first: int = 0) -> None:
     """Print the share of parameters within the bar, the worst, and the ratios of times."""
-    errors, pairs, shorter, statuses, ratios = [], 0, 0, [], []
+    errors, within, pairs, shorter, statuses, ratios = [], [], 0, 0, [], []
     for seed in range(first, first + count):
         scenario, budget = draw(seed)
         found = je.elasticities(scenario, budget, **LIMITS)
         statuses.append(found.status)
         here = _log_speed(scenario, budget, "budget", 0.0)
         for name, value in found.items():
-            error, pair, short = _compare(scenario, budget, name, value, here)
+            error, good, pair, short = _compare(scenario, budget, name, value, here)
             errors.append(error)
+            within.append(good)
             pairs, shorter = pairs + pair, shorter + short
             if error > BAR:
                 print(f"seed {seed}: {name} {value} error {error:.2e} {found.status}", flush=True)
@@ -108,7 +112,8 @@ def main(count: int = 100, first: int = 0) -> None:
             jax.clear_caches()
     errors, ratios = np.array(errors), np.array(ratios)
     print(f"{count} scenarios from seed {first}, {len(errors)} elasticities, {pairs} of them pairs")
-    print(f"within 1e-3: {np.mean(errors <= BAR):.6f} ({np.sum(errors > BAR)} outside); ", end="")
+    print(f"within the bar: {np.mean(within):.6f} ({len(within) - sum(within)} outside); ", end="")
+    print(f"strict: {np.mean(errors <= BAR):.6f} ({np.sum(errors > BAR)} outside); ", end="")
     print(f"worst {errors.max():.2e}, 99 % below {np.quantile(errors, 0.99):.1e}; {shorter} with step 5e-5")
     for status in sorted(set(statuses)):
         print(f"status {status!r}: {statuses.count(status)}")

@@ -29,7 +29,7 @@ Sided = float | tuple[float, float]
 _FROZEN_STEP = 1e-4
 _BEND = 2e-3
 """Left and right quotients of the frozen Lagrangian farther apart than this are looked into."""
-_STEP = 1.5e-4
+_STEP = 3e-4
 """Well above the temperature of the smoothing (1e-5), so that a tie is resolved."""
 _DIFFERENCE_STEP = 1e-4
 _EQUAL = 2e-3

@@ -14,7 +14,7 @@ from .._errors import InfeasibleError, InputError
 from ..optimum._space import MAX_ACCELERATORS, MAX_BATCH
 from ._families import PowerFamily
 from ._parameters import vector
-from ._solved import limits, slopes, solve
+from ._solved import limits, refined, slopes, solve
 
 _STEP = 1e-4
 
@@ -71,7 +71,8 @@ def scaling_exponent(
         try:
             solved = solve(family(jnp.exp(scale)), bounds)
             if solved.status == "success":
-                by_parameter = np.asarray(slopes(solved.scenario, bounds, solved.solution)[0])
+                x = refined(solved.scenario, bounds, solved.solution)
+                by_parameter = np.asarray(slopes(solved.scenario, bounds, solved.solution, x)[0])
                 rise = float(by_parameter @ np.asarray(moves))
             else:
                 ends = [solve(family(jnp.exp(scale + d)), bounds).log_speed for d in (-_STEP, _STEP)]

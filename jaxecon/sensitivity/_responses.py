@@ -16,14 +16,12 @@ import numpy as np
 from jaxtyping import Array
 
 from .._errors import InputError
-from ..optimum._interior import solve as solve_linear
-from ..optimum._max_speed import lagrangian
 from ..optimum._relaxation import Limits, rebuilt
 from ..optimum._relaxed import Solutions
 from ..optimum._space import MAX_ACCELERATORS, MAX_BATCH
 from ..scenarios import Scenario
 from ._parameters import parameter_names, vector
-from ._solved import limits, solve, unknowns
+from ._solved import limits, refined, solve, stationary
 
 COMPONENTS = ("tensor", "pipeline", "tokens_per_pass", "batch")
 """`tokens_per_pass` is 1 + drafted tokens."""
@@ -43,22 +41,22 @@ class Responses(dict[str, dict[str, float]]):
 @eqx.filter_jit
 def _responses(scenario: Scenario, limits: Limits, solution: Solutions) -> Array:
     """(component, parameters + 1)."""
-    x, box = unknowns(solution), solution.box
+    x, box = refined(scenario, limits, solution), solution.box
 
-    def stationary(numbers: tuple[Scenario, Limits], x: Array) -> Array:
-        return lagrangian(*numbers, box, x)
+    def lagrangian(numbers: tuple[Scenario, Limits], x: Array) -> Array:
+        return stationary(*numbers, solution, x)
 
     def layout(numbers: tuple[Scenario, Limits], x: Array) -> Array:
         return jnp.append(rebuilt(box, *numbers).z(x[:3]), x[3])
 
     numbers = (scenario, limits)
-    hessian = jax.hessian(stationary, argnums=1)(numbers, x)
+    hessian = jax.hessian(lagrangian, argnums=1)(numbers, x)
     by_unknown = jax.jacobian(layout, argnums=1)(numbers, x)
-    weights = jax.vmap(solve_linear, in_axes=(None, 0))(hessian, by_unknown)
+    weights = jnp.linalg.solve(hessian, by_unknown.T).T
 
     def component(unit: Array, weight: Array) -> Array:
         def at(numbers: tuple[Scenario, Limits]) -> Array:
-            gradient = jax.grad(stationary, argnums=1)(numbers, x)
+            gradient = jax.grad(lagrangian, argnums=1)(numbers, x)
             return unit @ layout(numbers, x) - weight @ gradient
 
         by_scenario, by_limits = eqx.filter_grad(at)(numbers)

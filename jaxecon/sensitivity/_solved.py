@@ -7,8 +7,9 @@ import numpy as np
 from jaxtyping import Array
 
 from .._errors import InfeasibleError
+from ..optimum._interior import FINAL_BARRIER, FINAL_TEMPERATURE, terms
 from ..optimum._max_speed import _unknowns, lagrangian
-from ..optimum._relaxation import Limits
+from ..optimum._relaxation import Limits, rebuilt
 from ..optimum._relaxed import TOLERANCE, Solutions
 from ..optimum._relaxed_optimum import _solve, best_of, limits_of
 from ..optimum._scan import UNFIT
@@ -18,6 +19,8 @@ from ._parameters import scaled, vector
 NO_BUDGET = 1e12
 """US dollars per million tokens that never bind."""
 _TIE = 1e-6
+_BINDING = 1e-3
+"""Slacks above this have multipliers below 1e-4."""
 
 
 class Solved(eqx.Module):
@@ -79,14 +82,53 @@ def unknowns(solution: Solutions) -> Array:
     return _unknowns(solution)
 
 
+def stationary(scenario: Scenario, limits: Limits, solution: Solutions, x: Array) -> Array:
+    """The Lagrangian without the barriers of bounds and constraints that are far from binding, whose
+    pull is a few millionths; bounds of a side without width keep theirs."""
+    box, start = solution.box, unknowns(solution)
+    temperature = jnp.asarray(FINAL_TEMPERATURE)
+
+    def slacks(scenario: Scenario, limits: Limits, x: Array) -> tuple[Array, Array]:
+        values = terms(scenario, limits, rebuilt(box, scenario, limits), x[:4], temperature)
+        return values, jnp.concatenate([values[3:], x[:3], 1.0 - x[:3]])
+
+    _, far = slacks(scenario, limits, start)
+    flat = jnp.tile(box.high <= box.low, 2)
+    binds = jax.lax.stop_gradient(far < _BINDING).at[-6:].max(flat)
+    values, now = slacks(scenario, limits, x)
+    barrier = jnp.where(binds, jnp.log(jnp.where(binds & (now > 0.0), now, 1.0)), 0.0).sum()
+    h = -temperature * jax.nn.logsumexp(-values[1:3] / temperature)
+    return values[0] - FINAL_BARRIER * barrier - x[4] * h
+
+
 @eqx.filter_jit
-def slopes(scenario: Scenario, limits: Limits, solution: Solutions) -> tuple[Array, Array]:
+def refined(scenario: Scenario, limits: Limits, solution: Solutions) -> Array:
+    """The unknowns after Newton steps on `stationary`, where they lower its gradient."""
+
+    def gradient(x: Array) -> Array:
+        return jax.grad(lambda z: stationary(scenario, limits, solution, z))(x)
+
+    def step(_: int, x: Array) -> Array:
+        at = gradient(x)
+        trial = x - jnp.linalg.solve(jax.jacfwd(gradient)(x), at)
+        inside = jnp.all((trial[:3] > 0.0) & (trial[:3] < 1.0))
+        trial = jnp.where(inside & jnp.all(jnp.isfinite(trial)), trial, x)
+        return jnp.where(jnp.max(jnp.abs(gradient(trial))) < jnp.max(jnp.abs(at)), trial, x)
+
+    return jax.lax.fori_loop(0, 4, step, unknowns(solution))
+
+
+@eqx.filter_jit
+def slopes(
+    scenario: Scenario, limits: Limits, solution: Solutions, x: Array | None = None
+) -> tuple[Array, Array]:
     """d ln speed / d ln of every parameter, and of (budget, largest replica, largest batch).
 
-    The envelope theorem: the derivative of the Lagrangian at fixed unknowns and multipliers, in
-    one reverse pass.
+    The envelope theorem: the derivative of the Lagrangian at fixed unknowns and multipliers (those
+    of the solution unless `x` gives refined ones), in one reverse pass.
     """
-    x, box = unknowns(solution), solution.box
+    box = solution.box
+    x = unknowns(solution) if x is None else x
 
     def at(numbers: tuple[Scenario, Limits]) -> Array:
         return -lagrangian(*numbers, box, x)

@@ -74,8 +74,13 @@ class Layout(eqx.Module):
     """"1d" splits each matrix along one side, "2d" along both (the paper's equations only)."""
 
     def domains(self, domain_size: Array, ceil: Callable[[Array], Array]) -> Array:
-        """Domains that a tensor-parallel group spans: as stated, else ceil(tensor/domain size)."""
-        return ceil(self.tensor / domain_size) if self.nodes is None else self.nodes
+        """Domains that a tensor-parallel group spans: as stated, else ceil(tensor/domain size).
+
+        A real degree that fills whole domains but for rounding (1e-12) fills them.
+        """
+        if self.nodes is not None:
+            return self.nodes
+        return ceil(self.tensor / domain_size * (1.0 - 1e-12))
 
     @property
     def accelerators(self) -> Array:

@@ -14,7 +14,7 @@ if os.environ.setdefault("JAX_ENABLE_X64", "1") not in ("0", "false", "False") a
 
 if TYPE_CHECKING:
     from ._errors import InfeasibleError as InfeasibleError, InputError as InputError
-    from .cost import StepTime as StepTime
+    from .cost import StepTime as StepTime, collective_time as collective_time
     from .optimum import (
         certified_frontier as certified_frontier,
         certified_optimum as certified_optimum,
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .scenarios import Erdil2025 as Erdil2025, Serving as Serving, Toy as Toy
     from .sensitivity import (
         best_value as best_value,
+        dense_frontier as dense_frontier,
         design as design,
         distances as distances,
         elasticities as elasticities,
@@ -67,7 +68,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "._errors": ("InputError", "InfeasibleError"),
     ".scenarios": ("Erdil2025", "Serving", "Toy"),
-    ".cost": ("StepTime",),
+    ".cost": ("StepTime", "collective_time"),
     ".optimum": (
         "certified_frontier",
         "certified_optimum",
@@ -80,6 +81,7 @@ _HOMES = {
     ),
     ".sensitivity": (
         "best_value",
+        "dense_frontier",
         "design",
         "distances",
         "elasticities",

@@ -15,6 +15,7 @@ from ._parameters import (
     with_parameters as with_parameters,
 )
 from ._whatif import Comparison as Comparison, whatif as whatif
+from ._dense import DenseFrontier as DenseFrontier, dense_frontier as dense_frontier
 from ._design import Design as Design, design as design
 from ._exponents import ScalingExponent as ScalingExponent, scaling_exponent as scaling_exponent
 from ._families import (

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     )
     from .scenarios import Erdil2025 as Erdil2025, Serving as Serving, Toy as Toy
     from .sensitivity import (
+        DenseFrontier as DenseFrontier,
+        Elasticities as Elasticities,
+        ScalingExponent as ScalingExponent,
         best_value as best_value,
         dense_frontier as dense_frontier,
         design as design,
@@ -80,6 +83,9 @@ _HOMES = {
         "relaxed_optimum",
     ),
     ".sensitivity": (
+        "DenseFrontier",
+        "Elasticities",
+        "ScalingExponent",
         "best_value",
         "dense_frontier",
         "design",

@@ -6,6 +6,7 @@ from ._experiment import (
     paper_specs as paper_specs,
     print_findings as print_findings,
     results_folder as results_folder,
+    save_frontiers as save_frontiers,
     save_rows as save_rows,
     settings as settings,
     verdict as verdict,

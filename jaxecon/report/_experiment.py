@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from .._errors import InputError, nearest
 from ..specs._catalogue import configs_dir
+from ._chart import curves_chart
 
 HOLDS, WITHIN, FAILS = "holds", "holds within", "fails"
 
@@ -23,6 +24,11 @@ class Finding(NamedTuple):
     """"holds", "holds within ..." or "fails"."""
     why: str
     """Over which range, and what moves it."""
+
+    @property
+    def compares(self) -> bool:
+        """Whether it is a comparison, about which the paper states no figure."""
+        return not self.stated
 
 
 def settings(name: str) -> dict[str, Any]:
@@ -76,6 +82,42 @@ def save_rows(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 def _short(value: Any) -> Any:
     return f"{value:.9g}" if isinstance(value, float) else value
+
+
+def save_frontiers(
+    curves: Mapping[str, Any],
+    chosen: Mapping[str, tuple[float, float]],
+    stem: Path,
+    *,
+    title: str,
+    source: str,
+) -> None:
+    """Frontiers as `stem`.csv, .png and .svg; `chosen` marks a (cost, speed) on each.
+
+    Raises:
+        InputError: for a folder that cannot be written to.
+    """
+    rows = [
+        {
+            "name": name,
+            "cost_usd_per_million": float(c),
+            "speed_tokens_per_s": float(v),
+            "accelerators": float(n),
+            "batch": float(b),
+        }
+        for name, f in curves.items()
+        for c, v, n, b in zip(f.cost, f.speed, f.accelerators, f.batch, strict=True)
+    ]
+    save_rows(rows, stem.with_name(stem.name + ".csv"))
+    curves_chart(
+        {name: (f.cost, f.speed) for name, f in curves.items()},
+        stem,
+        x="US dollars per million tokens",
+        y="tokens/s of one request",
+        title=title,
+        source=source,
+        marks={f"{speed:.0f} tokens/s at ${cost:.2f}": (cost, speed) for cost, speed in chosen.values()},
+    )
 
 
 def results_folder() -> Path:

@@ -103,19 +103,29 @@ def stationary(scenario: Scenario, limits: Limits, solution: Solutions, x: Array
 
 @eqx.filter_jit
 def refined(scenario: Scenario, limits: Limits, solution: Solutions) -> Array:
-    """The unknowns after Newton steps on `stationary`, where they lower its gradient."""
+    """The unknowns after Newton steps on `stationary`, as long as they lower its gradient.
+
+    Jacobians are differences of exact gradients, so that one graph of the gradient is compiled.
+    """
+    start = unknowns(solution)
 
     def gradient(x: Array) -> Array:
         return jax.grad(lambda z: stationary(scenario, limits, solution, z))(x)
 
-    def step(_: int, x: Array) -> Array:
-        at = gradient(x)
-        trial = x - jnp.linalg.solve(jax.jacfwd(gradient)(x), at)
-        inside = jnp.all((trial[:3] > 0.0) & (trial[:3] < 1.0))
-        trial = jnp.where(inside & jnp.all(jnp.isfinite(trial)), trial, x)
-        return jnp.where(jnp.max(jnp.abs(gradient(trial))) < jnp.max(jnp.abs(at)), trial, x)
+    def step(state: tuple[Array, ...], _: None) -> tuple[tuple[Array, ...], None]:
+        x, at, jacobian, trial = state
+        room = jnp.minimum(trial[:3], 1.0 - trial[:3])
+        delta = jnp.append(1e-3 * jnp.minimum(room, 1e-4), jnp.full(2, 1e-7))
+        found = jax.vmap(gradient)(trial + jnp.concatenate([jnp.zeros((1, 5)), jnp.diag(delta)]))
+        better = jnp.all(jnp.isfinite(found)) & (jnp.max(jnp.abs(found[0])) < jnp.max(jnp.abs(at)))
+        jacobian = jnp.where(better, (found[1:] - found[0]).T / delta, jacobian)
+        x, at = jnp.where(better, trial, x), jnp.where(better, found[0], at)
+        trial = x - jnp.linalg.solve(jacobian, at)
+        inside = jnp.all((trial[:3] > 0.0) & (trial[:3] < 1.0) & jnp.isfinite(trial[:3]))
+        return (x, at, jacobian, jnp.where(inside, trial, x)), None
 
-    return jax.lax.fori_loop(0, 4, step, unknowns(solution))
+    nowhere = (start, jnp.full(5, jnp.inf), jnp.eye(5), start)
+    return jax.lax.scan(step, nowhere, length=6)[0][0]
 
 
 @eqx.filter_jit

@@ -66,8 +66,9 @@ def _compare(scenario, budget, name, found, here):
         if error <= BAR:
             break
     pair = isinstance(found, tuple)
-    small = max(abs(x) for x in (found if pair else (found,))) < SMALL
-    return error, error <= (BAR / SMALL if small else BAR), pair, step != STEPS[0]
+    compared = zip(errors, found if pair else [found] * len(errors), usable, strict=False)
+    good = all(e <= (BAR / SMALL if abs(f) < SMALL else BAR) for e, f, u in compared if u)
+    return error, good, pair, step != STEPS[0]
 
 
 def _seconds(call, repeats):

@@ -21,6 +21,7 @@ def curves_chart(
     log: str = "xy",
     marks: Mapping[str, tuple[float, float]] | None = None,
     lines: Mapping[str, float] | None = None,
+    endings: Sequence[str] = (".png", ".svg"),
 ) -> None:
     """Curves labelled at their ends, saved as `stem`.png and `stem`.svg.
 
@@ -33,11 +34,12 @@ def curves_chart(
         log: which axes are logarithmic: "xy", "x", "y" or "".
         marks: label -> a single point, drawn with its label.
         lines: label -> the abscissa of a vertical line.
+        endings: of the files to write.
 
     Raises:
         InputError: for a folder that cannot be written to.
     """
-    for path in _both(stem):
+    for path in _paths(stem, endings):
         figure, axes = _canvas(path, (8.0, 4.6))
         ends = []
         for label, (xs, ys) in curves.items():
@@ -76,7 +78,7 @@ def bars_chart(
     Raises:
         InputError: for a folder that cannot be written to.
     """
-    for path in _both(stem):
+    for path in _paths(stem, (".png", ".svg")):
         figure, axes = _canvas(path, (8.0, 1.7 + 0.36 * len(values)))
         bars = axes.barh(list(values), list(values.values()), color=_BLUE, height=0.66)
         axes.bar_label(bars, fmt=" %.3g", fontsize=8)
@@ -93,8 +95,8 @@ def bars_chart(
         _save(figure, path)
 
 
-def _both(stem: Path) -> tuple[Path, Path]:
-    return stem.with_name(stem.name + ".png"), stem.with_name(stem.name + ".svg")
+def _paths(stem: Path, endings: Sequence[str]) -> list[Path]:
+    return [stem.with_name(stem.name + ending) for ending in endings]
 
 
 def _scales(axes: Any, log: str) -> None:

@@ -6,7 +6,8 @@ memory and a latency growing as the square root of the number of accelerators ar
 exponent is 1/3 exactly.
 
 Run: python experiments/bandwidth_exponent.py [FOLDER], or jaxecon reproduce bandwidth_exponent
-Writes bandwidth_exponent.png, bandwidth_exponent.svg and bandwidth_exponent.csv. Settings: configs/experiments/bandwidth_exponent.toml.
+Writes bandwidth_exponent.png, bandwidth_exponent.svg and bandwidth_exponent.csv.
+Settings: configs/experiments/bandwidth_exponent.toml.
 """
 
 import sys
@@ -81,8 +82,10 @@ def main(folder: Path) -> list[report.Finding]:
             f"{values[0]:.3f} at 405B on H100; {first.fitted:.3f} fitted over 1/4 to 4 times the bandwidth "
             f"(95 % interval {first.interval[0]:.3f} to {first.interval[1]:.3f})",
             report.verdict(s["stated"], values[0], s["rough"]),
-            f"the exponent is the share of memory in the step; what switching terms off in turn adds: {moved}; "
-            f"then it is {values[-1]:.6f}. It falls from {first.local.max():.2f} to {first.local.min():.2f} as "
+            f"the exponent is the share of memory in the step; what switching terms off in turn adds: "
+            f"{moved}; "
+            f"then it is {values[-1]:.6f}. It falls from {first.local.max():.2f} to "
+            f"{first.local.min():.2f} as "
             "bandwidth grows",
         )
     ]

@@ -1,7 +1,8 @@
 """Claim: an all-reduce of one byte on a DGX H100 takes about 30 microseconds with the LL128 protocol.
 
 Run: python experiments/collective_base_latency.py [FOLDER], or jaxecon reproduce collective_base_latency
-Writes collective_base_latency.png, collective_base_latency.svg and collective_base_latency.csv. Settings: configs/experiments/collective_base_latency.toml.
+Writes collective_base_latency.png, collective_base_latency.svg and collective_base_latency.csv.
+Settings: configs/experiments/collective_base_latency.toml.
 """
 
 import sys

@@ -2,7 +2,8 @@
 of about 500 per GPU.
 
 Run: python experiments/collective_batch.py [FOLDER], or jaxecon reproduce collective_batch
-Writes collective_batch.png, collective_batch.svg and collective_batch.csv. Settings: configs/experiments/collective_batch.toml.
+Writes collective_batch.png, collective_batch.svg and collective_batch.csv.
+Settings: configs/experiments/collective_batch.toml.
 """
 
 import sys

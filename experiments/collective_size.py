@@ -3,7 +3,8 @@
 Latency and bandwidth time of an all-reduce by the LL128 protocol, and by the fastest of the three.
 
 Run: python experiments/collective_size.py [FOLDER], or jaxecon reproduce collective_size
-Writes collective_size.png, collective_size.svg and collective_size.csv. Settings: configs/experiments/collective_size.toml.
+Writes collective_size.png, collective_size.svg and collective_size.csv.
+Settings: configs/experiments/collective_size.toml.
 """
 
 import sys
@@ -38,7 +39,13 @@ def main(folder: Path) -> list[report.Finding]:
         best.append(_crossing(sizes, *(np.asarray(x) for x in je.collective_time(network, *shape))))
         curves[f"{ranks} accelerators on {nodes} nodes"] = (sizes, bandwidth / (latency + bandwidth))
         rows += [
-            {"ranks": ranks, "nodes": nodes, "bytes": float(z), "latency_s": float(t), "bandwidth_s": float(w)}
+            {
+                "ranks": ranks,
+                "nodes": nodes,
+                "bytes": float(z),
+                "latency_s": float(t),
+                "bandwidth_s": float(w),
+            }
             for z, t, w in zip(sizes, latency, bandwidth, strict=True)
         ]
     report.save_rows(rows, folder / f"{NAME}.csv")
@@ -60,7 +67,8 @@ def main(folder: Path) -> list[report.Finding]:
             "about 10 MB",
             f"{low / 1e6:.1f} to {high / 1e6:.1f} MB",
             report.verdict(s["stated_bytes"], worst, s["rough"]),
-            "all-reduces of 8 to 128 accelerators by LL128, more on more nodes; with the fastest of the three "
+            "all-reduces of 8 to 128 accelerators by LL128, more on more nodes; with the fastest of the "
+            "three "
             f"protocols at each size bandwidth first exceeds latency at {min(best) / 1e6:.1f} to "
             f"{max(best) / 1e6:.1f} MB, because LL, of low latency, carries half the rate",
         )

@@ -1,7 +1,8 @@
 """Comparison: H100, A100, V100, TPU v4 and Groq LPU on one model.
 
 Run: python experiments/compare_accelerators.py [FOLDER], or jaxecon reproduce compare_accelerators
-Writes compare_accelerators.png, compare_accelerators.svg and compare_accelerators.csv. Settings: configs/experiments/compare_accelerators.toml.
+Writes compare_accelerators.png, compare_accelerators.svg and compare_accelerators.csv.
+Settings: configs/experiments/compare_accelerators.toml.
 """
 
 import sys
@@ -21,7 +22,9 @@ def scenarios(s: dict[str, Any], specs: dict[str, Any]) -> dict[str, tuple[je.Er
     for name in s["accelerators"]:
         scenario = je.Erdil2025.from_fields(model, specs["accelerators"][name], context=s["context"])
         found[name.replace("_", " ")] = (scenario, s["most_accelerators"])
-    template = je.Erdil2025.from_fields(model, specs["accelerators"][s["accelerators"][0]], context=s["context"])
+    template = je.Erdil2025.from_fields(
+        model, specs["accelerators"][s["accelerators"][0]], context=s["context"]
+    )
     for name, price in s["priced"].items():
         machine = je.load_accelerator(name, price_per_hour=price)
         scenario = je.Erdil2025(template.model, machine, template.workload)
@@ -48,7 +51,16 @@ def main(folder: Path) -> list[report.Finding]:
         f"{name} up to {curves[name].speed[0]:.0f} tokens/s, most value at {b.speed:.0f} and ${b.cost:.2f}"
         for name, b in best.items()
     )
-    return [report.Finding("accelerators", "", words, "", "no context; the LPU keeps all weights in on-chip memory, so that only replicas of many hundred chips hold the model; prices of V100 and LPU are assumed, as the configuration says")]
+    return [
+        report.Finding(
+            "accelerators",
+            "",
+            words,
+            "",
+            "no context; the LPU keeps all weights in on-chip memory, so that only replicas of many "
+            "hundred chips hold the model; prices of V100 and LPU are assumed, as the configuration says",
+        )
+    ]
 
 
 if __name__ == "__main__":

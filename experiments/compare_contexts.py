@@ -1,7 +1,8 @@
 """Comparison: contexts of 0, 1,000 and 10,000 tokens.
 
 Run: python experiments/compare_contexts.py [FOLDER], or jaxecon reproduce compare_contexts
-Writes compare_contexts.png, compare_contexts.svg and compare_contexts.csv. Settings: configs/experiments/compare_contexts.toml.
+Writes compare_contexts.png, compare_contexts.svg and compare_contexts.csv.
+Settings: configs/experiments/compare_contexts.toml.
 """
 
 import sys
@@ -42,7 +43,16 @@ def main(folder: Path) -> list[report.Finding]:
         f"{name} up to {curves[name].speed[0]:.0f} tokens/s, most value at {b.speed:.0f} and ${b.cost:.2f}"
         for name, b in best.items()
     )
-    return [report.Finding("contexts", "", words, "", "long contexts cost at the cheap end, where the cache fills the memory; the fastest speed hardly changes")]
+    return [
+        report.Finding(
+            "contexts",
+            "",
+            words,
+            "",
+            "long contexts cost at the cheap end, where the cache fills the memory; the fastest speed "
+            "hardly changes",
+        )
+    ]
 
 
 if __name__ == "__main__":

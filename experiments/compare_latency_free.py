@@ -1,7 +1,8 @@
 """Comparison: an H100 without any latency, without kernel launches only, and as it is.
 
 Run: python experiments/compare_latency_free.py [FOLDER], or jaxecon reproduce compare_latency_free
-Writes compare_latency_free.png, compare_latency_free.svg and compare_latency_free.csv. Settings: configs/experiments/compare_latency_free.toml.
+Writes compare_latency_free.png, compare_latency_free.svg and compare_latency_free.csv.
+Settings: configs/experiments/compare_latency_free.toml.
 """
 
 import sys
@@ -45,7 +46,15 @@ def main(folder: Path) -> list[report.Finding]:
         f"{name} up to {curves[name].speed[0]:.0f} tokens/s, most value at {b.speed:.0f} and ${b.cost:.2f}"
         for name, b in best.items()
     )
-    return [report.Finding("a latency-free machine", "", words, "", "without any latency speed is bought without end, as cost^2 while the batch exceeds 1")]
+    return [
+        report.Finding(
+            "a latency-free machine",
+            "",
+            words,
+            "",
+            "without any latency speed is bought without end, as cost^2 while the batch exceeds 1",
+        )
+    ]
 
 
 if __name__ == "__main__":

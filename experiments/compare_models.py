@@ -1,7 +1,8 @@
 """Comparison: models of different size on H100.
 
 Run: python experiments/compare_models.py [FOLDER], or jaxecon reproduce compare_models
-Writes compare_models.png, compare_models.svg and compare_models.csv. Settings: configs/experiments/compare_models.toml.
+Writes compare_models.png, compare_models.svg and compare_models.csv.
+Settings: configs/experiments/compare_models.toml.
 """
 
 import sys
@@ -43,7 +44,16 @@ def main(folder: Path) -> list[report.Finding]:
         f"{name} up to {curves[name].speed[0]:.0f} tokens/s, most value at {b.speed:.0f} and ${b.cost:.2f}"
         for name, b in best.items()
     )
-    return [report.Finding("models on H100", "", words, "", "16-bit weights, no context; sparse models are read in part only, and pay for latency of many layers all the same")]
+    return [
+        report.Finding(
+            "models on H100",
+            "",
+            words,
+            "",
+            "16-bit weights, no context; sparse models are read in part only, and pay for latency of many "
+            "layers all the same",
+        )
+    ]
 
 
 if __name__ == "__main__":

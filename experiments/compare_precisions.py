@@ -1,7 +1,8 @@
 """Comparison: weights of 16, 8 and 4 bits.
 
 Run: python experiments/compare_precisions.py [FOLDER], or jaxecon reproduce compare_precisions
-Writes compare_precisions.png, compare_precisions.svg and compare_precisions.csv. Settings: configs/experiments/compare_precisions.toml.
+Writes compare_precisions.png, compare_precisions.svg and compare_precisions.csv.
+Settings: configs/experiments/compare_precisions.toml.
 """
 
 import sys
@@ -45,7 +46,15 @@ def main(folder: Path) -> list[report.Finding]:
         f"{name} up to {curves[name].speed[0]:.0f} tokens/s, most value at {b.speed:.0f} and ${b.cost:.2f}"
         for name, b in best.items()
     )
-    return [report.Finding("precisions", "", words, "", "halving the bits gains less than 2x at the fast end, where latency is part of every step")]
+    return [
+        report.Finding(
+            "precisions",
+            "",
+            words,
+            "",
+            "halving the bits gains less than 2x at the fast end, where latency is part of every step",
+        )
+    ]
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Comparison: speculative decoding on and off, for 70B and 405B.
 
 Run: python experiments/compare_speculation.py [FOLDER], or jaxecon reproduce compare_speculation
-Writes compare_speculation.png, compare_speculation.svg and compare_speculation.csv. Settings: configs/experiments/compare_speculation.toml.
+Writes compare_speculation.png, compare_speculation.svg and compare_speculation.csv.
+Settings: configs/experiments/compare_speculation.toml.
 """
 
 import sys
@@ -45,7 +46,11 @@ def main(folder: Path) -> list[report.Finding]:
         f"{name} up to {curves[name].speed[0]:.0f} tokens/s, most value at {b.speed:.0f} and ${b.cost:.2f}"
         for name, b in best.items()
     )
-    return [report.Finding("speculative decoding", "", words, "", "8B draft, acceptance 0.8, up to 20 drafted tokens")]
+    return [
+        report.Finding(
+            "speculative decoding", "", words, "", "8B draft, acceptance 0.8, up to 20 drafted tokens"
+        )
+    ]
 
 
 if __name__ == "__main__":

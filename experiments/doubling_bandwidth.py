@@ -1,7 +1,8 @@
 """Claim: doubling the HBM bandwidth cuts the latency of a token by about 21 %.
 
 Run: python experiments/doubling_bandwidth.py [FOLDER], or jaxecon reproduce doubling_bandwidth
-Writes doubling_bandwidth.png, doubling_bandwidth.svg and doubling_bandwidth.csv. Settings: configs/experiments/doubling_bandwidth.toml.
+Writes doubling_bandwidth.png, doubling_bandwidth.svg and doubling_bandwidth.csv.
+Settings: configs/experiments/doubling_bandwidth.toml.
 """
 
 import sys
@@ -45,7 +46,8 @@ def main(folder: Path) -> list[report.Finding]:
             "about 21 %",
             f"{low:.0f} to {high:.0f} %",
             report.verdict(s["stated"], worst / 100.0, s["rough"]),
-            "8B to 405B on H100; less than 1 - 2^(-1/3) = 21 % because launches and constant latencies are part "
+            "8B to 405B on H100; less than 1 - 2^(-1/3) = 21 % because launches and constant latencies are "
+            "part "
             "of the step (see bandwidth_exponent), and layouts stop at full nodes",
         )
     ]

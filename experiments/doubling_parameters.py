@@ -1,7 +1,8 @@
 """Claim: doubling the parameters of a dense transformer adds about 41 % to the latency of a token.
 
 Run: python experiments/doubling_parameters.py [FOLDER], or jaxecon reproduce doubling_parameters
-Writes doubling_parameters.png, doubling_parameters.svg and doubling_parameters.csv. Settings: configs/experiments/doubling_parameters.toml.
+Writes doubling_parameters.png, doubling_parameters.svg and doubling_parameters.csv.
+Settings: configs/experiments/doubling_parameters.toml.
 """
 
 import sys

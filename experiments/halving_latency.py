@@ -1,7 +1,8 @@
 """Claim: halving the latency of a token needs about 4 times fewer parameters, or 8 times the HBM bandwidth.
 
 Run: python experiments/halving_latency.py [FOLDER], or jaxecon reproduce halving_latency
-Writes halving_latency.png, halving_latency.svg and halving_latency.csv. Settings: configs/experiments/halving_latency.toml.
+Writes halving_latency.png, halving_latency.svg and halving_latency.csv.
+Settings: configs/experiments/halving_latency.toml.
 """
 
 import sys
@@ -33,7 +34,9 @@ def main(folder: Path) -> list[report.Finding]:
     scenario = je.Erdil2025.from_fields(*fields, context=s["context"])
     now = float(scenario.model.total_parameters)
     smaller = je.scaling_exponent(
-        je.size_family(scenario, s["depth_exponent"]), None, np.geomspace(*s["parameter_scales"], s["members"])
+        je.size_family(scenario, s["depth_exponent"]),
+        None,
+        np.geomspace(*s["parameter_scales"], s["members"]),
     )
     wider = je.scaling_exponent(
         je.power_family(scenario, {"accelerator.hbm_bandwidth": 1.0}),

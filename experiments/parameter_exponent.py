@@ -4,7 +4,8 @@ The model is scaled in depth and width; at each size the fastest layout without 
 paper's full equations, and in the toy model with the paper's constants.
 
 Run: python experiments/parameter_exponent.py [FOLDER], or jaxecon reproduce parameter_exponent
-Writes parameter_exponent.png, parameter_exponent.svg and parameter_exponent.csv. Settings: configs/experiments/parameter_exponent.toml.
+Writes parameter_exponent.png, parameter_exponent.svg and parameter_exponent.csv.
+Settings: configs/experiments/parameter_exponent.toml.
 """
 
 import sys

@@ -5,7 +5,8 @@ replicas. It is compared with several stages at equal speed, with the memory of 
 and with so much that it never binds.
 
 Run: python experiments/pipeline_against_data.py [FOLDER], or jaxecon reproduce pipeline_against_data
-Writes pipeline_against_data.png, pipeline_against_data.svg and pipeline_against_data.csv. Settings: configs/experiments/pipeline_against_data.toml.
+Writes pipeline_against_data.png, pipeline_against_data.svg and pipeline_against_data.csv.
+Settings: configs/experiments/pipeline_against_data.toml.
 """
 
 import sys

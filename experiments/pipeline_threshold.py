@@ -1,8 +1,9 @@
-"""Claim: pipeline parallelism stops paying above the speed HBM bandwidth / HBM size, at which a token takes as
-long as reading the whole memory (H100: 3.3 TB/s / 80 GB = 42 tokens/s, 24 ms).
+"""Claim: pipeline parallelism stops paying above the speed HBM bandwidth / HBM size, at which a token
+takes as long as reading the whole memory (H100: 3.3 TB/s / 80 GB = 42 tokens/s, 24 ms).
 
 Run: python experiments/pipeline_threshold.py [FOLDER], or jaxecon reproduce pipeline_threshold
-Writes pipeline_threshold.png, pipeline_threshold.svg and pipeline_threshold.csv. Settings: configs/experiments/pipeline_threshold.toml.
+Writes pipeline_threshold.png, pipeline_threshold.svg and pipeline_threshold.csv.
+Settings: configs/experiments/pipeline_threshold.toml.
 """
 
 import sys
@@ -48,9 +49,11 @@ def main(folder: Path) -> list[report.Finding]:
         report.Finding(
             "pipeline parallelism stops paying above the speed HBM bandwidth / HBM size",
             "about 42 tokens/s (24 ms)",
-            f"it pays up to {min(bars.values()):.0f} to {max(bars.values()):.0f} tokens/s, by model and context",
+            f"it pays up to {min(bars.values()):.0f} to {max(bars.values()):.0f} tokens/s, by model and "
+            "context",
             "fails" if above else "holds",
-            f"as an upper limit ({100 * (s['advantage'] - 1):.0f} % more speed at equal cost counts as paying); "
+            f"as an upper limit ({100 * (s['advantage'] - 1):.0f} % more speed at equal cost counts as "
+            "paying); "
             "weights or cache must fill the memory, and then reading it takes the step"
             + (f"; exceeded for {', '.join(above)}" if above else ""),
         )

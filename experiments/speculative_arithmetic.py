@@ -4,7 +4,8 @@ On a fixed machine the batch grows until arithmetic binds; the best number of dr
 none. A prompt of many tokens is such a batch from the beginning.
 
 Run: python experiments/speculative_arithmetic.py [FOLDER], or jaxecon reproduce speculative_arithmetic
-Writes speculative_arithmetic.png, speculative_arithmetic.svg and speculative_arithmetic.csv. Settings: configs/experiments/speculative_arithmetic.toml.
+Writes speculative_arithmetic.png, speculative_arithmetic.svg and speculative_arithmetic.csv.
+Settings: configs/experiments/speculative_arithmetic.toml.
 """
 
 import sys
@@ -42,7 +43,12 @@ def main(folder: Path) -> list[report.Finding]:
             busy = np.asarray(time.arithmetic) / np.asarray(time.memory)
     gains = {f"{k} drafted": v / speeds[0] for k, v in speeds.items() if k}
     rows = [
-        {"batch": float(b), "drafted_tokens": k, "speed_tokens_per_s": float(v), "arithmetic_over_memory": float(r)}
+        {
+            "batch": float(b),
+            "drafted_tokens": k,
+            "speed_tokens_per_s": float(v),
+            "arithmetic_over_memory": float(r),
+        }
         for k, vs in speeds.items()
         for b, v, r in zip(batch, vs, busy, strict=True)
     ]
@@ -68,7 +74,8 @@ def main(folder: Path) -> list[report.Finding]:
             f"speed times {inside:.2f} at best where arithmetic binds (batch {turn:.0f} and above), times "
             f"{best.max():.2f} at best below",
             "holds" if inside <= 1.0 else "fails",
-            "70B on 8 H100, 8B draft, acceptance 0.8, at least one drafted token; a prompt of that many tokens "
+            "70B on 8 H100, 8B draft, acceptance 0.8, at least one drafted token; a prompt of that many "
+            "tokens "
             "is arithmetic-bound at batch 1",
         )
     ]

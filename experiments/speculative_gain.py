@@ -1,7 +1,8 @@
 """Claim: at a fixed cost, speculative decoding multiplies speed by up to about 2.
 
 Run: python experiments/speculative_gain.py [FOLDER], or jaxecon reproduce speculative_gain
-Writes speculative_gain.png, speculative_gain.svg and speculative_gain.csv. Settings: configs/experiments/speculative_gain.toml.
+Writes speculative_gain.png, speculative_gain.svg and speculative_gain.csv.
+Settings: configs/experiments/speculative_gain.toml.
 """
 
 import sys

@@ -4,7 +4,8 @@ Kernel launches and the latency of collectives are set to zero; the frontier of 
 compared with the one with latency.
 
 Run: python experiments/speed_without_latency.py [FOLDER], or jaxecon reproduce speed_without_latency
-Writes speed_without_latency.png, speed_without_latency.svg and speed_without_latency.csv. Settings: configs/experiments/speed_without_latency.toml.
+Writes speed_without_latency.png, speed_without_latency.svg and speed_without_latency.csv.
+Settings: configs/experiments/speed_without_latency.toml.
 """
 
 import sys
@@ -25,9 +26,7 @@ def main(folder: Path) -> list[report.Finding]:
     fields = specs["models"][s["model"]], specs["accelerators"][s["accelerator"]]
     scenario = je.Erdil2025.from_fields(*fields, context=s["context"])
     changes = {"accelerator.kernel_launch_latency": 0.0, "accelerator.network.latency_scale": 0.0}
-    free = je.dense_frontier(
-        je.with_parameters(scenario, changes), most_accelerators=s["most_accelerators"]
-    )
+    free = je.dense_frontier(je.with_parameters(scenario, changes), most_accelerators=s["most_accelerators"])
     real = je.dense_frontier(scenario)
     inside = (free.cost >= s["cost_range"][0]) & (free.cost <= s["cost_range"][1])
     x, y = np.log(free.cost[inside]), np.log(free.speed[inside])
@@ -45,7 +44,7 @@ def main(folder: Path) -> list[report.Finding]:
         folder / NAME,
         x="US dollars per million tokens",
         y="tokens/s of one request",
-        title=f"{scenario.model.name}: without latency, each doubling of cost gives {2**slope:.2f}x the speed",
+        title=f"{scenario.model.name}: without latency, twice the cost gives {2**slope:.2f}x the speed",
         source=s["source"],
     )
     low, high = s["cost_range"]
@@ -56,7 +55,8 @@ def main(folder: Path) -> list[report.Finding]:
             "4",
             f"{2**slope:.2f} ({2 ** min(slopes):.2f} to {2 ** max(slopes):.2f} in parts of the range)",
             report.verdict(s["stated"], 2**slope, s["rough"]),
-            f"from ${low:g} to ${high:g} per million tokens, batches {batch.max():.0f} down to {batch.min():.0f}; "
+            f"from ${low:g} to ${high:g} per million tokens, batches {batch.max():.0f} down to "
+            f"{batch.min():.0f}; "
             "at lower cost arithmetic binds and speed is dearer; the law ends at batch 1",
         )
     ]

@@ -2,7 +2,8 @@
 3.16 each.
 
 Run: python experiments/tenfold_parameters.py [FOLDER], or jaxecon reproduce tenfold_parameters
-Writes tenfold_parameters.png, tenfold_parameters.svg and tenfold_parameters.csv. Settings: configs/experiments/tenfold_parameters.toml.
+Writes tenfold_parameters.png, tenfold_parameters.svg and tenfold_parameters.csv.
+Settings: configs/experiments/tenfold_parameters.toml.
 """
 
 import sys
@@ -47,7 +48,8 @@ def main(folder: Path) -> list[report.Finding]:
             "about 3.16 each",
             f"{ratios[0]:.2f} and {ratios[1]:.2f}",
             report.verdict(s["stated"], float(worst), s["rough"]),
-            "scaled from Llama 3 70B with depth going as parameters^(1/3); the first step is larger because the "
+            "scaled from Llama 3 70B with depth going as parameters^(1/3); the first step is larger "
+            "because the "
             "fastest layout of the small model stays inside one node, whose latency is lower",
         )
     ]

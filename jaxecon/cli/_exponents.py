@@ -32,7 +32,9 @@ def families(scenario: Serving, depth_exponent: float, priced: bool) -> dict[str
     if priced:
         single["price"] = ("accelerator.price",)
     sized = size_family(scenario, depth_exponent)
-    return {"parameters": sized} | {k: power_family(scenario, dict.fromkeys(v, 1.0)) for k, v in single.items()}
+    return {"parameters": sized} | {
+        k: power_family(scenario, dict.fromkeys(v, 1.0)) for k, v in single.items()
+    }
 
 
 def answer(

@@ -66,7 +66,9 @@ def run(names: Sequence[str], folder: Path, findings_file: Path | None) -> dict[
         began = time.perf_counter()
         with console.status(f"{i + 1} of {len(names)}: {name}"):
             found[name] = _module(name).main(folder)
-        console.print(f"{i + 1} of {len(names)}: {name}, {time.perf_counter() - began:.1f} s", highlight=False)
+        console.print(
+            f"{i + 1} of {len(names)}: {name}, {time.perf_counter() - began:.1f} s", highlight=False
+        )
     page = findings_page(found)
     for path in (folder / "FINDINGS.md", findings_file):
         if path is not None:

@@ -106,7 +106,8 @@ def exponents(
     model: o.ModelName,
     accelerator: o.AcceleratorName,
     budget: Annotated[
-        float | None, typer.Option(help="US dollars per million output tokens; without one, the fastest speed.")
+        float | None,
+        typer.Option(help="US dollars per million output tokens; without one, the fastest speed."),
     ] = None,
     context: o.Context = 4096.0,
     output: o.Output = 512.0,

@@ -71,7 +71,9 @@ def plain(rows: list[dict[str, Any]], separator: str | None = None) -> list[dict
         both = [None if math.isinf(y) else y for y in x]
         return both if separator is None else separator.join("" if b is None else str(b) for b in both)
 
-    return [{k: distance(v) if k.startswith("distance") else value(v) for k, v in row.items()} for row in rows]
+    return [
+        {k: distance(v) if k.startswith("distance") else value(v) for k, v in row.items()} for row in rows
+    ]
 
 
 def show(rows: list[dict[str, Any]], shown: list[dict[str, Any]], title: str) -> None:
@@ -120,7 +122,9 @@ def _text(value: Any) -> str:
 def _factors(value: tuple[float, float] | None) -> str:
     if value is None:
         return ""
-    down, up = ("-" if math.isinf(v) else f"x{math.exp(s * v):.3f}" for s, v in zip((-1, 1), value, strict=True))
+    down, up = (
+        "-" if math.isinf(v) else f"x{math.exp(s * v):.3f}" for s, v in zip((-1, 1), value, strict=True)
+    )
     return f"{down}, {up}"
 
 
@@ -198,12 +202,12 @@ def show_comparison(result: dict[str, Any]) -> None:
             x = part[key]
             cells.append("unreachable" if x is None else f"{x:.2f} ({100 * (x / before - 1):+.1f} %)")
         new = part["layout_re_solved"] or {}
-        table.add_row(kind, *cells, ", ".join(f"{k} {v:.4g}" for k, v in new.items() if v or k != "draft_tokens"))
+        table.add_row(
+            kind, *cells, ", ".join(f"{k} {v:.4g}" for k, v in new.items() if v or k != "draft_tokens")
+        )
     console.print(table)
 
 
 def shown_values(rows: list[dict[str, Any]]) -> dict[str, Sided]:
     """What the tornado picture draws."""
     return {row["parameter"]: row["d_ln_speed"] for row in rows}
-
-

@@ -58,9 +58,7 @@ def collective_time(
         latency = passes * (r - 1.0) * _TORUS_HOP * network.latency_scale
         bandwidth = (passes / 2.0) * (r - 1.0) * size / (r * inter)
     else:
-        latency, bandwidth = _nccl(
-            network, r, n, size, passes, arithmetic, overlap_links, protocol
-        )
+        latency, bandwidth = _nccl(network, r, n, size, passes, arithmetic, overlap_links, protocol)
     return jnp.where(alone, 0.0, latency), jnp.where(alone, 0.0, bandwidth)
 
 

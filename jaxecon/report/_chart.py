@@ -115,7 +115,9 @@ def _scales(axes: Any, log: str) -> None:
 
 
 def _plain(value: float, _: Any = None) -> str:
-    return f"{value:g}" if 1e-3 <= abs(value) < 1e5 else f"{value:.0e}".replace("e+0", "e").replace("e-0", "e-")
+    return (
+        f"{value:g}" if 1e-3 <= abs(value) < 1e5 else f"{value:.0e}".replace("e+0", "e").replace("e-0", "e-")
+    )
 
 
 def _labels(axes: Any, ends: list[tuple[float, str, Any]], logarithmic: bool) -> None:

@@ -56,7 +56,7 @@ def paper_specs() -> dict[str, Any]:
 
 
 def verdict(stated: float, found: float, rough: float, exact: float = 0.05) -> str:
-    """"holds" within the share `exact` of the stated value, "holds within N %" up to `rough`."""
+    """ "holds" within the share `exact` of the stated value, "holds within N %" up to `rough`."""
     off = abs(found / stated - 1.0)
     if off <= exact:
         return HOLDS

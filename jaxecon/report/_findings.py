@@ -25,7 +25,13 @@ def findings_page(findings: Mapping[str, Sequence[Finding]]) -> str:
             for f in found
             if not f.compares
         ]
-    lines += ["", "## Comparisons", "", "| comparison | found | remark | script |", "| --- | --- | --- | --- |"]
+    lines += [
+        "",
+        "## Comparisons",
+        "",
+        "| comparison | found | remark | script |",
+        "| --- | --- | --- | --- |",
+    ]
     for name, found in findings.items():
         lines += [_row(f.claim, f.found, f.why, f"`{name}.py`") for f in found if f.compares]
     return "\n".join(lines) + "\n"

@@ -51,10 +51,10 @@ def dense_frontier(
     """
     if points < 2:
         raise InputError(f"a grid needs at least 2 points a side, got {points}")
-    n, batch = np.meshgrid(
+    grid = np.meshgrid(
         np.geomspace(1.0, most_accelerators, points), np.geomspace(1.0, most_batch, points), indexing="ij"
     )
-    n, batch = n.ravel(), batch.ravel()
+    n, batch = (x.ravel() for x in grid)
     if pipelines is None:
         seconds = np.asarray(scenario.best_step_time(n, batch))
         gained = scenario.tokens_per_sequence if isinstance(scenario, Erdil2025) else 1.0

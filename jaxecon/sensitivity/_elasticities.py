@@ -3,7 +3,8 @@ r"""Elasticities of the optimum: d ln speed / d ln of every number in the questi
 At the relaxed optimum the envelope theorem gives all of them in one reverse pass over the Lagrangian,
 
 $\frac{d \ln s}{d \ln \theta} = -\theta\, \partial_\theta L(x, \theta), \qquad
-   \frac{d \ln c}{d \ln \theta}\Big|_s = -\frac{d \ln s}{d \ln \theta} \Big/ \frac{d \ln s}{d \ln \text{budget}},$
+   \frac{d \ln c}{d \ln \theta}\Big|_s =
+   -\frac{d \ln s}{d \ln \theta} \Big/ \frac{d \ln s}{d \ln \text{budget}},$
 
 the second because the speed stays if the budget moves by that much. Where terms, bounds or layouts tie,
 the two sides differ; a tie shows as a bend of the Lagrangian at fixed unknowns, and only then is the
@@ -177,7 +178,7 @@ class _Question:
         guess = -np.mean(own) / np.mean(price)
         sides = []
         for sign in (-1.0, 1.0):
-            along = guess
+            along = float(guess)
             for _ in range(2):  # the direction in which the budget must move depends on the ratio
                 there = self._extrapolated(i, sign, along)
                 along = _ratio(there[i], there[-1])
@@ -224,4 +225,3 @@ def mean(value: Sided) -> float:
 def side(value: Sided, change: float) -> float:
     """The derivative that holds for a move in the direction of `change`."""
     return value[int(change > 0)] if isinstance(value, tuple) else value
-

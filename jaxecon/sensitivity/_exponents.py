@@ -83,9 +83,7 @@ def scaling_exponent(
 
     log_size, log_speed, local = np.array([one(x) for x in np.log(scales)]).T
     fitted, interval, residuals = fit(log_size, log_speed)
-    return ScalingExponent(
-        scales, np.exp(log_size), np.exp(log_speed), local, fitted, interval, residuals
-    )
+    return ScalingExponent(scales, np.exp(log_size), np.exp(log_speed), local, fitted, interval, residuals)
 
 
 def _jvp(family: Callable[[Array], Any], log_scale: Array) -> Any:

@@ -47,5 +47,3 @@ def regime(scenario: Scenario, layout: Layout) -> Int[Array, " choices"]:
     served = scenario.demand_margin(layout, speed) >= 0.0
     choices = [*recorder.choices, fits, served]
     return jnp.concatenate([jnp.ravel(jnp.asarray(c, jnp.int32)) for c in choices])
-
-

@@ -135,7 +135,8 @@ def _chosen(excess: np.ndarray, count: int) -> np.ndarray:
             least = np.min(options, axis=0) if options else np.zeros(len(excess))
             between[a, b] = least.sum()
     single = excess.sum(axis=0)
-    best = {(1, i): (single[i], (i,)) for i in range(n)}
+    best: dict[tuple[int, int], tuple[float, tuple[int, ...]]]
+    best = {(1, i): (float(single[i]), (i,)) for i in range(n)}
     for k in range(2, count + 1):
         for i in range(k - 1, n):
             # Adding tier i helps the rows that prefer it to the last tier kept before.
@@ -147,9 +148,7 @@ def _chosen(excess: np.ndarray, count: int) -> np.ndarray:
     return np.asarray(min(best[count, i] for i in range(count - 1, n))[1])
 
 
-def _offers(
-    speeds: np.ndarray, costs: np.ndarray, kept: np.ndarray, low: float, high: float
-) -> list[Tier]:
+def _offers(speeds: np.ndarray, costs: np.ndarray, kept: np.ndarray, low: float, high: float) -> list[Tier]:
     edges = [low]
     for a, b in zip(kept[:-1], kept[1:], strict=True):
         gained = (1.0 / speeds[a] - 1.0 / speeds[b]) / 3600.0

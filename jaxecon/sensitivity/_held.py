@@ -125,6 +125,8 @@ def _named(names: tuple[str, ...], sides: np.ndarray) -> dict[str, Sided]:
 
 
 def _sided(left: float, right: float) -> Sided:
-    close = abs(left - right) <= _EQUAL * max(1.0, abs(left), abs(right))
-    both = np.isnan(left) and np.isnan(right)
-    return float(0.5 * (left + right)) if close or both else (float(left), float(right))
+    if left == right or (np.isnan(left) and np.isnan(right)):
+        return float(left)
+    finite = np.isfinite(left) and np.isfinite(right)
+    close = finite and abs(left - right) <= _EQUAL * max(1.0, abs(left), abs(right))
+    return float(0.5 * (left + right)) if close else (float(left), float(right))

@@ -30,13 +30,13 @@ def main(folder: Path) -> list[report.Finding]:
         shape = (np.full(len(sizes), float(ranks)), np.full(len(sizes), float(nodes)), sizes)
         latency, bandwidth = (np.asarray(x) for x in je.collective_time(network, *shape, protocol="LL128"))
         at = float(batch[np.flatnonzero(bandwidth > latency)[0]])
-        bars[f"{ranks} accelerators on {nodes} nodes"] = at
+        bars[f"{ranks} accelerators, {nodes} node(s)"] = at
         rows.append({"ranks": ranks, "nodes": nodes, "batch": at, "bytes": at * s["width"] * 2})
     report.save_rows(rows, folder / f"{NAME}.csv")
     report.bars_chart(
         bars,
         folder / NAME,
-        x="sequences in a batch at which bandwidth time equals latency (LL128, width 10,000, 16 bits)",
+        x="batch at which bandwidth time equals latency\n(LL128, width 10,000, 16-bit activations)",
         title="From which batch on the bandwidth of the network matters",
         source=s["source"],
         lines={"stated 500": s["stated"]},

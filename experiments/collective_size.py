@@ -37,7 +37,7 @@ def main(folder: Path) -> list[report.Finding]:
         latency, bandwidth = (np.asarray(x) for x in je.collective_time(network, *shape, protocol="LL128"))
         crossings.append(_crossing(sizes, latency, bandwidth))
         best.append(_crossing(sizes, *(np.asarray(x) for x in je.collective_time(network, *shape))))
-        curves[f"{ranks} accelerators on {nodes} nodes"] = (sizes, bandwidth / (latency + bandwidth))
+        curves[f"{ranks} accelerators, {nodes} node(s)"] = (sizes, bandwidth / (latency + bandwidth))
         rows += [
             {
                 "ranks": ranks,

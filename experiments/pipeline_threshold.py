@@ -39,7 +39,7 @@ def main(folder: Path) -> list[report.Finding]:
     report.bars_chart(
         bars,
         folder / NAME,
-        x="fastest speed (tokens/s of one request) at which several stages beat one at equal cost",
+        x="fastest speed at which several stages beat one at equal cost\n(tokens/s of one request)",
         title="Up to which speed pipeline parallelism pays, on H100",
         source=s["source"],
         lines={f"HBM bandwidth / size = {stated:.0f}": stated},

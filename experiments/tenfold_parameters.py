@@ -48,9 +48,9 @@ def main(folder: Path) -> list[report.Finding]:
             "about 3.16 each",
             f"{ratios[0]:.2f} and {ratios[1]:.2f}",
             report.verdict(s["stated"], float(worst), s["rough"]),
-            "scaled from Llama 3 70B with depth going as parameters^(1/3); the first step is larger "
-            "because the "
-            "fastest layout of the small model stays inside one node, whose latency is lower",
+            "scaled from Llama 3 70B with depth going as parameters^(1/3); the first step is larger because "
+            "the fastest layout of the smallest model stays inside one node (7 accelerators) and that of the "
+            "next spans two, which adds the latency of crossing nodes",
         )
     ]
 

@@ -13,7 +13,10 @@ COST = np.array([9.0, 4.0, 2.0, 1.5, 0.5, 0.45])
 
 def test_best_value():
     best = je.best_value(SPEED, COST)
-    assert best.index == int(np.argmax(SPEED**4 / COST)) and best.value == SPEED[best.index] ** 4 / COST[best.index]
+    assert (
+        best.index == int(np.argmax(SPEED**4 / COST))
+        and best.value == SPEED[best.index] ** 4 / COST[best.index]
+    )
     assert je.best_value(SPEED, COST, exponent=0.0).cost == 0.45
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from ._picture import _canvas, _save
 
 _BLUE, _GREY = "#3b6ea5", "#777777"
+_PAPER = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
 
 
 def curves_chart(
@@ -19,7 +20,7 @@ def curves_chart(
     title: str,
     source: str,
     log: str = "xy",
-    marks: Mapping[str, tuple[float, float]] | None = None,
+    marks: Sequence[tuple[float, float]] | None = None,
     lines: Mapping[str, float] | None = None,
     endings: Sequence[str] = (".png", ".svg"),
 ) -> None:
@@ -32,7 +33,7 @@ def curves_chart(
         title: what the figure shows.
         source: where the data come from, below the axes.
         log: which axes are logarithmic: "xy", "x", "y" or "".
-        marks: label -> a single point, drawn with its label.
+        marks: single points, drawn as dots.
         lines: label -> the abscissa of a vertical line.
         endings: of the files to write.
 
@@ -47,9 +48,8 @@ def curves_chart(
             (line,) = axes.plot(xs, ys, marker=marker, ms=3.5, lw=1.6)
             last = max(range(len(xs)), key=lambda i: xs[i])
             ends.append((float(ys[last]), label, line.get_color()))
-        for label, (at, height) in (marks or {}).items():
+        for at, height in marks or ():
             axes.plot([at], [height], "o", ms=5, color="black", zorder=5)
-            axes.annotate(label, (at, height), xytext=(6, -11), textcoords="offset points", fontsize=8)
         _scales(axes, log)
         for label, at in (lines or {}).items():
             axes.axvline(at, color=_GREY, lw=0.9, ls="--")
@@ -81,7 +81,7 @@ def bars_chart(
     for path in _paths(stem, (".png", ".svg")):
         figure, axes = _canvas(path, (8.0, 1.7 + 0.36 * len(values)))
         bars = axes.barh(list(values), list(values.values()), color=_BLUE, height=0.66)
-        axes.bar_label(bars, fmt=" %.3g", fontsize=8)
+        axes.bar_label(bars, fmt=" %.3g", fontsize=8, bbox=_PAPER, zorder=4)
         axes.invert_yaxis()
         axes.margins(x=0.16)
         for label, at in (lines or {}).items():
@@ -116,7 +116,9 @@ def _scales(axes: Any, log: str) -> None:
 
 def _plain(value: float, _: Any = None) -> str:
     return (
-        f"{value:g}" if 1e-3 <= abs(value) < 1e5 else f"{value:.0e}".replace("e+0", "e").replace("e-0", "e-")
+        f"{value:g}"
+        if 1e-3 <= abs(value) < 1e5
+        else f"{value:.0e}".replace("e+", "e").replace("e0", "e").replace("e-0", "e-")
     )
 
 
@@ -125,12 +127,17 @@ def _labels(axes: Any, ends: list[tuple[float, str, Any]], logarithmic: bool) ->
     low, high = axes.get_ylim()
     if logarithmic:
         low, high = math.log(low), math.log(high)
-    last = -1.0
-    for height, label, color in ends:
+    gap, last, heights = 0.055, -1.0, []
+    for height, _, _ in ends:
         at = math.log(height) if logarithmic else height
-        last = max((at - low) / (high - low), last + 0.055)
+        last = max((at - low) / (high - low), last + gap)
+        heights.append(last)
+    last = 1.0 + gap
+    for i in reversed(range(len(heights))):  # back inside the axes from above
+        last = heights[i] = min(heights[i], last - gap)
+    for at, (_, label, color) in zip(heights, ends, strict=True):
         place = {"transform": axes.transAxes, "va": "center", "fontsize": 8.5}
-        axes.text(1.01, last, label, color=color, **place)
+        axes.text(1.01, at, label, color=color, **place)
 
 
 def _frame(figure: Any, title: str, source: str) -> None:

@@ -94,6 +94,8 @@ def save_frontiers(
 ) -> None:
     """Frontiers as `stem`.csv, .png and .svg; `chosen` marks a (cost, speed) on each.
 
+    The picture leaves out speeds below a hundredth of the largest.
+
     Raises:
         InputError: for a folder that cannot be written to.
     """
@@ -109,14 +111,17 @@ def save_frontiers(
         for c, v, n, b in zip(f.cost, f.speed, f.accelerators, f.batch, strict=True)
     ]
     save_rows(rows, stem.with_name(stem.name + ".csv"))
+    least = max(f.speed.max() for f in curves.values()) / 100.0
+    least = min(least, *(speed / 4.0 for _, speed in chosen.values()))
+    labels = {name: f"{name}: {speed:.0f} at ${cost:.2f}" for name, (cost, speed) in chosen.items()}
     curves_chart(
-        {name: (f.cost, f.speed) for name, f in curves.items()},
+        {labels[name]: (f.cost[f.speed > least], f.speed[f.speed > least]) for name, f in curves.items()},
         stem,
         x="US dollars per million tokens",
         y="tokens/s of one request",
         title=title,
         source=source,
-        marks={f"{speed:.0f} tokens/s at ${cost:.2f}": (cost, speed) for cost, speed in chosen.values()},
+        marks=list(chosen.values()),
     )
 
 

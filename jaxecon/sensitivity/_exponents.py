@@ -71,7 +71,7 @@ def scaling_exponent(
         try:
             solved = solve(family(jnp.exp(scale)), bounds)
             if solved.status == "success":
-                x = refined(solved.scenario, bounds, solved.solution)
+                x, _ = refined(solved.scenario, bounds, solved.solution)
                 by_parameter = np.asarray(slopes(solved.scenario, bounds, solved.solution, x)[0])
                 rise = float(by_parameter @ np.asarray(moves))
             else:

@@ -39,9 +39,11 @@ class Responses(dict[str, dict[str, float]]):
 
 
 @eqx.filter_jit
-def _responses(scenario: Scenario, limits: Limits, solution: Solutions) -> Array:
+def _responses(
+    scenario: Scenario, limits: Limits, solution: Solutions, x: Array, hessian: Array
+) -> Array:
     """(component, parameters + 1)."""
-    x, box = refined(scenario, limits, solution), solution.box
+    box = solution.box
 
     def lagrangian(numbers: tuple[Scenario, Limits], x: Array) -> Array:
         return stationary(*numbers, solution, x)
@@ -50,14 +52,13 @@ def _responses(scenario: Scenario, limits: Limits, solution: Solutions) -> Array
         return jnp.append(rebuilt(box, *numbers).z(x[:3]), x[3])
 
     numbers = (scenario, limits)
-    hessian = jax.hessian(lagrangian, argnums=1)(numbers, x)
     by_unknown = jax.jacobian(layout, argnums=1)(numbers, x)
     weights = jnp.linalg.solve(hessian, by_unknown.T).T
 
     def component(unit: Array, weight: Array) -> Array:
         def at(numbers: tuple[Scenario, Limits]) -> Array:
-            gradient = jax.grad(lagrangian, argnums=1)(numbers, x)
-            return unit @ layout(numbers, x) - weight @ gradient
+            _, along = jax.jvp(lambda z: lagrangian(numbers, z), (x,), (weight,))
+            return unit @ layout(numbers, x) - along
 
         by_scenario, by_limits = eqx.filter_grad(at)(numbers)
         return jnp.append(vector(by_scenario) * vector(scenario), by_limits.budget * limits.budget)
@@ -84,7 +85,8 @@ def responses(
     if not np.isfinite(budget) or budget <= 0:
         raise InputError(f"the budget must be a positive number of US dollars, got {budget}")
     solved = solve(scenario, limits(budget, max_accelerators, max_batch))
-    table = np.asarray(_responses(scenario, solved.limits, solved.solution))
+    x, hessian = refined(scenario, solved.limits, solved.solution)
+    table = np.asarray(_responses(scenario, solved.limits, solved.solution, x, hessian))
     if solved.status != "success":
         table = np.full_like(table, np.nan)
     names = (*parameter_names(scenario), "budget")

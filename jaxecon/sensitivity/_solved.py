@@ -102,10 +102,11 @@ def stationary(scenario: Scenario, limits: Limits, solution: Solutions, x: Array
 
 
 @eqx.filter_jit
-def refined(scenario: Scenario, limits: Limits, solution: Solutions) -> Array:
-    """The unknowns after Newton steps on `stationary`, as long as they lower its gradient.
+def refined(scenario: Scenario, limits: Limits, solution: Solutions) -> tuple[Array, Array]:
+    """(unknowns, Hessian of `stationary`) after Newton steps, as long as they lower the gradient.
 
-    Jacobians are differences of exact gradients, so that one graph of the gradient is compiled.
+    Hessians are central differences of exact gradients over a hundredth of the smoothing temperature
+    or less, so that one graph of the gradient is compiled.
     """
     start = unknowns(solution)
 
@@ -116,16 +117,18 @@ def refined(scenario: Scenario, limits: Limits, solution: Solutions) -> Array:
         x, at, jacobian, trial = state
         room = jnp.minimum(trial[:3], 1.0 - trial[:3])
         delta = jnp.append(1e-3 * jnp.minimum(room, 1e-4), jnp.full(2, 1e-7))
-        found = jax.vmap(gradient)(trial + jnp.concatenate([jnp.zeros((1, 5)), jnp.diag(delta)]))
+        moves = jnp.concatenate([jnp.zeros((1, 5)), jnp.diag(delta), -jnp.diag(delta)])
+        found = jax.vmap(gradient)(trial + moves)
         better = jnp.all(jnp.isfinite(found)) & (jnp.max(jnp.abs(found[0])) < jnp.max(jnp.abs(at)))
-        jacobian = jnp.where(better, (found[1:] - found[0]).T / delta, jacobian)
+        jacobian = jnp.where(better, (found[1:6] - found[6:]).T / (2.0 * delta), jacobian)
         x, at = jnp.where(better, trial, x), jnp.where(better, found[0], at)
         trial = x - jnp.linalg.solve(jacobian, at)
         inside = jnp.all((trial[:3] > 0.0) & (trial[:3] < 1.0) & jnp.isfinite(trial[:3]))
         return (x, at, jacobian, jnp.where(inside, trial, x)), None
 
     nowhere = (start, jnp.full(5, jnp.inf), jnp.eye(5), start)
-    return jax.lax.scan(step, nowhere, length=6)[0][0]
+    x, _, hessian, _ = jax.lax.scan(step, nowhere, length=6)[0]
+    return x, 0.5 * (hessian + hessian.T)
 
 
 @eqx.filter_jit

@@ -36,7 +36,7 @@ def main(folder: Path) -> list[report.Finding]:
         curves,
         {name: (b.cost, b.speed) for name, b in best.items()},
         folder / NAME,
-        title="Speed against cost of Llama 3 70B in 8 bits on H100 by context (dots: most value)",
+        title="Speed against cost of Llama 3 70B in 8 bits on H100 by context (dots, labels: most value)",
         source=s["source"],
     )
     words = "; ".join(

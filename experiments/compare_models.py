@@ -37,7 +37,7 @@ def main(folder: Path) -> list[report.Finding]:
         curves,
         {name: (b.cost, b.speed) for name, b in best.items()},
         folder / NAME,
-        title="Speed against cost of dense and sparse models on H100 (dots: most value)",
+        title="Speed against cost of dense and sparse models on H100 (dots, labels: most value)",
         source=s["source"],
     )
     words = "; ".join(

@@ -39,7 +39,7 @@ def main(folder: Path) -> list[report.Finding]:
         curves,
         {name: (b.cost, b.speed) for name, b in best.items()},
         folder / NAME,
-        title="Speed against cost with and without speculative decoding on H100 (dots: most value)",
+        title="Speed against cost with and without speculative decoding on H100 (dots, labels: most value)",
         source=s["source"],
     )
     words = "; ".join(

@@ -4,7 +4,7 @@ The smallest change (root of the sum of squared logarithms) of six numbers of th
 wanted speed at an unchanged price, by gradient through the optimum.
 
 Run: python experiments/design_hardware.py [FOLDER], or jaxecon reproduce design_hardware
-Writes design_hardware.png, .svg and .csv.
+Writes design_hardware.png, design_hardware.svg and design_hardware.csv.
 Settings: configs/experiments/design_hardware.toml.
 """
 

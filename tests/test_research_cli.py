@@ -61,7 +61,7 @@ def test_reproduce(run, tmp_path):
     words = ("reproduce", "collective_base_latency", "--out", str(tmp_path / "out"), "--findings", str(page))
     code, out, err = run(*words, "--json")
     row = json.loads(out)[0]
-    assert code == 0 and row["verdict"] == "holds" and "collective_base_latency" in err
+    assert code == 0 and row["verdict"].startswith("holds") and "collective_base_latency" in err
     assert page.read_text() == (tmp_path / "out" / "FINDINGS.md").read_text()
     assert "microseconds" in run(*words)[1]
 

@@ -81,7 +81,7 @@ def bars_chart(
     for path in _paths(stem, (".png", ".svg")):
         figure, axes = _canvas(path, (8.0, 1.7 + 0.36 * len(values)))
         bars = axes.barh(list(values), list(values.values()), color=_BLUE, height=0.66)
-        axes.bar_label(bars, fmt=" %.3g", fontsize=8, bbox=_PAPER, zorder=4)
+        axes.bar_label(bars, fmt=" %.3g", padding=3, fontsize=8, bbox=_PAPER, zorder=4)
         axes.invert_yaxis()
         axes.margins(x=0.16)
         for label, at in (lines or {}).items():

@@ -33,6 +33,7 @@ _BEND = 2e-3
 _STEP = 3e-4
 """Well above the temperature of the smoothing (1e-5), so that a tie is resolved."""
 _DIFFERENCE_STEP = 1e-4
+_AGREE = 1e-2
 _EQUAL = 2e-3
 """Sides closer than this, relative to the larger or to 0.1, are one derivative."""
 
@@ -47,7 +48,8 @@ class Elasticities(dict[str, Sided]):
     cost: dict[str, Sided]
     """d ln cost at a fixed speed / d ln parameter; nan where the budget does not bind."""
     status: str
-    """Of the relaxed optimum: "success", or why the derivatives are differences of re-solved optima."""
+    """Of the relaxed optimum: "success", or why the derivatives are differences of re-solved optima,
+    nan where these tell none."""
 
     def __init__(self, question: "_Question", values: dict[str, Sided], cost: dict[str, Sided]) -> None:
         super().__init__(values)
@@ -135,6 +137,8 @@ class _Question:
         values: dict[str, Sided] = dict(zip(self.names, plain.tolist(), strict=True))
         for i in np.flatnonzero(self._bends(plain)):
             sides = tuple(self._extrapolated(int(i), sign)[i] for sign in (-1.0, 1.0))
+            if np.isnan(sides).all():  # nothing is feasible beside: keep the envelope's
+                continue
             values[self.names[i]] = _merged(sides, plain[i])
         return values
 
@@ -186,18 +190,23 @@ class _Question:
         return _merged((sides[0], sides[1]), guess)
 
     def _difference(self, i: int) -> Sided:
-        """(left, right) difference quotients of re-solved optima, merged where they agree."""
-        here, step = self.solved.log_speed, _DIFFERENCE_STEP
+        """(left, right) difference quotients of re-solved optima, merged where they agree; nan where
+        one and two steps disagree, because the optimum is not located well enough."""
+        here = self.solved.log_speed
 
-        def quotient(sign: float) -> float:
+        def quotient(step: float) -> float:
             logs = np.zeros(len(self.names))
-            logs[i] = sign * step
+            logs[i] = step
             try:
-                return sign * (self._moved(logs).log_speed - here) / step
+                return (self._moved(logs).log_speed - here) / step
             except InfeasibleError:
                 return np.nan
 
-        left, right = quotient(-1.0), quotient(1.0)
+        def told(sign: float) -> float:
+            near, far = (quotient(k * sign * _DIFFERENCE_STEP) for k in (1.0, 2.0))
+            return near if abs(near - far) <= _AGREE * max(0.1, abs(near)) else np.nan
+
+        left, right = told(-1.0), told(1.0)
         return _merged((left, right), 0.5 * (left + right))
 
 
@@ -209,7 +218,7 @@ def _ratio(speed: float, price: float) -> float:
 def _merged(sides: tuple[float, ...], plain: float) -> Sided:
     left, right = (float(x) for x in sides)
     if np.isnan(left) and np.isnan(right):
-        return float(plain)
+        return np.nan
     close = abs(left - right) <= _EQUAL * max(0.1, abs(left), abs(right))
     return float(plain) if close else (left, right)
 

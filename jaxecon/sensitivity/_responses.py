@@ -39,9 +39,7 @@ class Responses(dict[str, dict[str, float]]):
 
 
 @eqx.filter_jit
-def _responses(
-    scenario: Scenario, limits: Limits, solution: Solutions, x: Array, hessian: Array
-) -> Array:
+def _responses(scenario: Scenario, limits: Limits, solution: Solutions, x: Array, hessian: Array) -> Array:
     """(component, parameters + 1)."""
     box = solution.box
 

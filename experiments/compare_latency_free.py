@@ -39,7 +39,7 @@ def main(folder: Path) -> list[report.Finding]:
         curves,
         {name: (b.cost, b.speed) for name, b in best.items()},
         folder / NAME,
-        title="Speed against cost of Llama 3 70B on H100 as latencies are taken away (dots, labels: most value)",
+        title="Speed against cost of Llama 3 70B on H100 as latencies vanish (dots, labels: most value)",
         source=s["source"],
     )
     words = "; ".join(

@@ -68,7 +68,7 @@ def main(folder: Path) -> list[report.Finding]:
             f"cost at equal speed down to {min(real):.2f} of one stage's with 80 GB; never below "
             f"{min(roomy):.3f} with ample memory",
             "holds" if min(roomy) >= 1.0 - s["resolution"] and min(real) < 0.98 else "fails",
-            f"405B, contexts 0 to 10,000, to the {100 * s['resolution']:.0f} % that the grid resolves; where "
+            f"405B, contexts 0 to 10,000, to the {100 * s['resolution']:g} % that the grid resolves; where "
             "memory binds, several stages hold the weights on more accelerators without wider collectives",
         )
     ]

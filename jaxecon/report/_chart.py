@@ -109,6 +109,8 @@ def _scales(axes: Any, log: str) -> None:
         low, high = axis.get_view_interval()
         decades = math.log10(high / low)
         subs = (1.0, 2.0, 5.0) if decades < 3 else (1.0,)
+        if decades < 0.8:
+            subs = (1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0)
         axis.set_major_locator(ticker.LogLocator(subs=subs, numticks=12))
         axis.set_major_formatter(ticker.FuncFormatter(_plain))
         axis.set_minor_formatter(ticker.NullFormatter())

@@ -14,7 +14,7 @@ if os.environ.setdefault("JAX_ENABLE_X64", "1") not in ("0", "false", "False") a
 
 if TYPE_CHECKING:
     from ._errors import InfeasibleError as InfeasibleError, InputError as InputError
-    from .cost import StepTime as StepTime
+    from .cost import StepTime as StepTime, collective_time as collective_time
     from .optimum import (
         certified_frontier as certified_frontier,
         certified_many as certified_many,
@@ -35,6 +35,25 @@ if TYPE_CHECKING:
         energy as energy,
         pools as pools,
         prices as prices,
+    )
+    from .sensitivity import (
+        DenseFrontier as DenseFrontier,
+        Elasticities as Elasticities,
+        ScalingExponent as ScalingExponent,
+        best_value as best_value,
+        dense_frontier as dense_frontier,
+        design as design,
+        distances as distances,
+        elasticities as elasticities,
+        least_expense as least_expense,
+        parameters as parameters,
+        power_family as power_family,
+        responses as responses,
+        scaling_exponent as scaling_exponent,
+        size_family as size_family,
+        tiers as tiers,
+        whatif as whatif,
+        with_parameters as with_parameters,
     )
     from .specs import (
         Accelerator as Accelerator,
@@ -69,7 +88,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "._errors": ("InputError", "InfeasibleError"),
     ".scenarios": ("Erdil2025", "Serving", "Toy", "energy", "pools", "prices"),
-    ".cost": ("StepTime",),
+    ".cost": ("StepTime", "collective_time"),
     ".optimum": (
         "certified_frontier",
         "certified_many",
@@ -82,6 +101,25 @@ _HOMES = {
         "one_sided",
         "relaxed_frontier",
         "relaxed_optimum",
+    ),
+    ".sensitivity": (
+        "DenseFrontier",
+        "Elasticities",
+        "ScalingExponent",
+        "best_value",
+        "dense_frontier",
+        "design",
+        "distances",
+        "elasticities",
+        "least_expense",
+        "parameters",
+        "power_family",
+        "responses",
+        "scaling_exponent",
+        "size_family",
+        "tiers",
+        "whatif",
+        "with_parameters",
     ),
     ".specs": (
         "Accelerator",

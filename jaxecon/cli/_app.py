@@ -336,6 +336,9 @@ def _processor() -> str:
     return f"{kind}-{zlib.crc32(flags.encode()):08x}"
 
 
+from . import _research as _research  # noqa: E402  # adds its commands to `app`
+
+
 def main() -> Any:
     """Entry point of the console script."""
     if "jax" not in sys.modules:

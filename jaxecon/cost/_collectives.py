@@ -7,11 +7,13 @@ are those of NCCL's tuning tables: a ring inside a node, a tree between nodes.
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from .._numerics import Arithmetic
+from .._errors import InputError, nearest
+from .._numerics import EXACT, Arithmetic
 from ..specs import Network
 
-# Protocols LL, LL128 and Simple: seconds per ring hop, per tree level, once per call; and the
-# share of the link rate that carries data.
+PROTOCOLS = ("LL", "LL128", "Simple")
+# Of each protocol: seconds per ring hop, per tree level, once per call; and the share of the link
+# rate that carries data.
 _RING_HOP = (0.6e-6, 1.25e-6, 28e-6)
 _TREE_LEVEL = (5e-6, 8.5e-6, 28e-6)
 _BASE = (6.8e-6, 14e-6, 0.0)
@@ -24,10 +26,11 @@ def collective_time(
     ranks: Array,
     nodes: Array,
     size: Array,
-    arithmetic: Arithmetic,
+    arithmetic: Arithmetic = EXACT,
     *,
     all_reduce: bool = True,
     overlap_links: bool = False,
+    protocol: str | None = None,
 ) -> tuple[Array, Array]:
     """(latency, bandwidth) seconds of a collective of `size` bytes among `ranks` on `nodes`.
 
@@ -37,18 +40,25 @@ def collective_time(
     all-reduce. The protocol with the least sum is taken. Both parts are 0 for r <= 1. `intra`
     and `inter` are all-reduce rates, half the one-way link rates. With `overlap_links` the
     larger of the two bandwidth terms counts instead of their sum (revision of May 2025). A
-    torus costs m (r - 1) microseconds and (r - 1) z/(r inter). Arguments broadcast.
+    torus costs m (r - 1) microseconds and (r - 1) z/(r inter). Latencies are multiplied by
+    `network.library_latency`. A `protocol` ("LL", "LL128" or "Simple") is taken instead of the
+    best. Arguments broadcast.
+
+    Raises:
+        InputError: for an unknown protocol.
     """
+    if protocol is not None and protocol not in PROTOCOLS:
+        raise InputError(f"no protocol '{protocol}'; {nearest(protocol, PROTOCOLS)}")
     alone = ranks <= 1.0
     r = jnp.where(alone, 2.0, ranks)
     n = jnp.where(alone, 1.0, nodes)
     passes = 2.0 if all_reduce else 1.0
     inter = network.scale_out_bandwidth / 2.0
     if network.kind == "torus":
-        latency = passes * (r - 1.0) * _TORUS_HOP
+        latency = passes * (r - 1.0) * _TORUS_HOP * network.library_latency
         bandwidth = (passes / 2.0) * (r - 1.0) * size / (r * inter)
     else:
-        latency, bandwidth = _nccl(network, r, n, size, passes, arithmetic, overlap_links)
+        latency, bandwidth = _nccl(network, r, n, size, passes, arithmetic, overlap_links, protocol)
     return jnp.where(alone, 0.0, latency), jnp.where(alone, 0.0, bandwidth)
 
 
@@ -60,6 +70,7 @@ def _nccl(
     passes: float,
     arithmetic: Arithmetic,
     overlap_links: bool,
+    protocol: str | None,
 ) -> tuple[Array, Array]:
     per_node = jnp.maximum(r / n - 1.0, 0.0)
     # What does not depend on the size is kept apart, so that it is evaluated once per degree.
@@ -69,12 +80,11 @@ def _nccl(
         wire = arithmetic.maximum(inside, across)
     else:
         wire = inside + across
-    hop, level = jnp.asarray(_RING_HOP), jnp.asarray(_TREE_LEVEL)
-    base, factor = jnp.asarray(_BASE), jnp.asarray(_BANDWIDTH_FACTOR)
-    ring = (r / n - 1.0)[..., None] * hop
-    tree = jnp.log2(n)[..., None] * level
-    latency = passes * (ring + tree) + base
+    latency, factor = library_candidates(network, r, n, passes)
     bandwidth = (passes / 2.0) * wire[..., None] / factor
+    if protocol is not None:
+        chosen = PROTOCOLS.index(protocol)
+        return latency[..., chosen], bandwidth[..., chosen]
     weights = arithmetic.min_weights(latency + bandwidth)
     return jnp.sum(weights * latency, axis=-1), jnp.sum(weights * bandwidth, axis=-1)
 

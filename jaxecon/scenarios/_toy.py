@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from .._errors import InputError
-from .._numerics import EXACT, Arithmetic, safe_sqrt
+from .._numerics import EXACT, Arithmetic, Scalar, safe_sqrt, scalar
 from ..cost._erdil_model import ErdilModel
 from ..cost._step import StepTime
 from ..specs import Accelerator, Layout, Model, Workload
@@ -17,26 +17,38 @@ from ._homogeneous import as_erdil_model
 
 
 class Toy(Scenario):
-    """T(N) = L R (2e-6 max(sqrt(N) - 1, 0) + 6e-6) + max(w params/(N B), 2 params b/(N peak)).
+    """T(N) = L R (hop max(sqrt(N) - 1, 0) + base) + max(w params/(N B), 2 params b/(N peak)).
 
     One token per sequence and step; `params` are all parameters, also of sparse models.
 
-    R = 4 all-reduces a layer, 2 with parallel attention. Source: Erdil 2025, toy model.
+    R = 4 all-reduces a layer, 2 with parallel attention. The paper has hop 2e-6 s and base 6e-6 s;
+    with base = hop the latency is L R hop sqrt(N) from N = 1 on, where the optimum has a closed
+    form: N* = (2W/(B L g))^(2/3), T* = (2^(1/3) + 2^(-2/3)) (L g)^(2/3) (W/B)^(1/3), with W bytes
+    of weights and g = R hop. Source: Erdil 2025, toy model.
     """
 
     model: ErdilModel
     accelerator: Accelerator
     workload: Workload
+    hop_latency: Scalar
+    """Seconds of an all-reduce per unit of sqrt(N) - 1."""
+    base_latency: Scalar
+    """Seconds of an all-reduce on one accelerator."""
 
     def __init__(
         self,
         model: Model | ErdilModel,
         accelerator: Accelerator,
         workload: Workload,
+        *,
+        hop_latency: float = 2e-6,
+        base_latency: float = 6e-6,
     ) -> None:
         self.model = as_erdil_model(model)
         self.accelerator = accelerator
         self.workload = workload
+        self.hop_latency = scalar(hop_latency)
+        self.base_latency = scalar(base_latency)
 
     @classmethod
     def from_fields(
@@ -73,7 +85,8 @@ class Toy(Scenario):
         n, batch = jnp.broadcast_arrays(layout.accelerators, layout.batch)
         reduces = 2.0 if self.model.parallel_attention else 4.0
         hops = jnp.maximum(safe_sqrt(n) - 1.0, 0.0)
-        latency = self.model.layers * reduces * (2e-6 * hops + 6e-6)
+        latency = self.model.layers * reduces * (self.hop_latency * hops + self.base_latency)
+        latency = latency * self.accelerator.network.library_latency
         weights = self.model.weight_bytes * self.model.total_parameters
         memory = weights / (n * self.accelerator.hbm_bandwidth)
         peak = self.accelerator.peak.at(self.model.compute_bits)

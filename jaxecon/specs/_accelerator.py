@@ -53,7 +53,7 @@ class Network(eqx.Module):
     algorithms: tuple[str, ...] = eqx.field(static=True, converter=tuple, default=("library",))
     """What engines may choose from, of `ALGORITHMS`; the quickest is taken for each message."""
     library_latency: Scalar = eqx.field(converter=scalar, default=1.0)
-    """Factor on the latencies of the library's tuning tables."""
+    """Factor on the latencies of the library's tuning tables; 0 for a network without latency."""
     direct_latency: Scalar = eqx.field(converter=scalar, default=3.5e-6)
     """Seconds per call of every other algorithm (a kernel of the engine's own)."""
     scale_up_hop: Scalar = eqx.field(converter=scalar, default=0.6e-6)

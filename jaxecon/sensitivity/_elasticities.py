@@ -1,0 +1,236 @@
+r"""Elasticities of the optimum: d ln speed / d ln of every number in the question.
+
+At the relaxed optimum the envelope theorem gives all of them in one reverse pass over the Lagrangian,
+
+$\frac{d \ln s}{d \ln \theta} = -\theta\, \partial_\theta L(x, \theta), \qquad
+   \frac{d \ln c}{d \ln \theta}\Big|_s =
+   -\frac{d \ln s}{d \ln \theta} \Big/ \frac{d \ln s}{d \ln \text{budget}},$
+
+the second because the speed stays if the budget moves by that much. Where terms, bounds or layouts tie,
+the two sides differ; a tie shows as a bend of the Lagrangian at fixed unknowns, and only then is the
+problem solved anew on either side.
+"""
+
+import functools
+
+import jax.numpy as jnp
+import numpy as np
+
+from .._errors import InfeasibleError, InputError
+from ..optimum._space import MAX_ACCELERATORS, MAX_BATCH
+from ..scenarios import Scenario
+from ._distance import Distance, distances
+from ._held import HeldElasticities, held_elasticities
+from ._parameters import parameter_names, scaled
+from ._solved import Solved, frozen_differences, limits, slopes, solve
+
+Sided = float | tuple[float, float]
+"""A derivative, or the pair (left, right) where the two differ."""
+
+_FROZEN_STEP = 1e-4
+_BEND = 2e-3
+"""Left and right quotients of the frozen Lagrangian farther apart than this are looked into."""
+_STEP = 3e-4
+"""Well above the temperature of the smoothing (1e-5), so that a tie is resolved."""
+_DIFFERENCE_STEP = 1e-4
+_AGREE = 1e-2
+_EQUAL = 2e-3
+"""Sides closer than this, relative to the larger or to 0.1, are one derivative."""
+
+
+class Elasticities(dict[str, Sided]):
+    """d ln speed at a fixed budget / d ln of each parameter, and of "budget", at the relaxed optimum.
+
+    A mapping from names such as "accelerator.hbm_bandwidth" to a number, or to the pair (left, right)
+    where the two sides differ. Parameters that are 0 have elasticity 0.
+    """
+
+    cost: dict[str, Sided]
+    """d ln cost at a fixed speed / d ln parameter; nan where the budget does not bind."""
+    status: str
+    """Of the relaxed optimum: "success", or why the derivatives are differences of re-solved optima,
+    nan where these tell none."""
+
+    def __init__(self, question: "_Question", values: dict[str, Sided], cost: dict[str, Sided]) -> None:
+        super().__init__(values)
+        self._question = question
+        self.cost = cost
+        self.status = question.solved.status
+
+    @property
+    def shadow_price(self) -> Sided:
+        """d ln speed / d ln budget."""
+        return self["budget"]
+
+    @functools.cached_property
+    def max_speed(self) -> dict[str, Sided]:
+        """d ln of the speed without any budget / d ln parameter."""
+        free = _Question(self._question.scenario, None, *self._question.sizes)
+        values = free.speed()
+        return {k: v for k, v in values.items() if k != "budget"}
+
+    @functools.cached_property
+    def certified(self) -> HeldElasticities:
+        """The same at the certified optimum, whose integer degrees are held."""
+        q = self._question
+        return held_elasticities(q.scenario, q.budget, *q.sizes)
+
+    @functools.cached_property
+    def distances(self) -> dict[str, Distance]:
+        """How far each parameter may move before the certified layout or its regime changes."""
+        q = self._question
+        return distances(q.scenario, q.budget, None, *q.sizes)
+
+
+def elasticities(
+    scenario: Scenario,
+    budget: float,
+    *,
+    max_accelerators: int = MAX_ACCELERATORS,
+    max_batch: int = MAX_BATCH,
+) -> Elasticities:
+    """All elasticities of the optimal speed at a budget, US dollars per million output tokens.
+
+    Integers of the model (layers, heads) are differentiated like real numbers. The result's `cost`,
+    `max_speed`, `certified` and `distances` hold the other questions; the last three are computed
+    when first read.
+
+    Raises:
+        InputError: for a budget that is not a positive number, or a scenario of arrays.
+        InfeasibleError: if no relaxed layout meets the budget.
+    """
+    if not np.isfinite(budget) or budget <= 0:
+        raise InputError(f"the budget must be a positive number of US dollars, got {budget}")
+    question = _Question(scenario, budget, max_accelerators, max_batch)
+    speed = question.speed()
+    cost = {name: question.cost(name, speed) for name in speed if name != "budget"}
+    return Elasticities(question, speed, cost)
+
+
+class _Question:
+    """One scenario and budget, solved, and solved anew with parameters moved."""
+
+    def __init__(
+        self, scenario: Scenario, budget: float | None, max_accelerators: float, max_batch: float
+    ) -> None:
+        self.scenario, self.budget = scenario, budget
+        self.sizes = (max_accelerators, max_batch)
+        self.names = (*parameter_names(scenario), "budget")
+        self.solved = self._moved(np.zeros(len(self.names)))
+        self._around: dict[tuple[int, float], np.ndarray] = {}
+
+    def _moved(self, logs: np.ndarray) -> Solved:
+        bounds = limits(self.budget, *self.sizes)
+        budget = float(bounds.budget) * np.exp(logs[-1])
+        return solve(scaled(self.scenario, jnp.asarray(logs[:-1])), limits(budget, *self.sizes))
+
+    def _slopes(self, solved: Solved) -> np.ndarray:
+        by_parameter, by_limit = slopes(solved.scenario, solved.limits, solved.solution)
+        return np.append(np.asarray(by_parameter), float(by_limit[0]))
+
+    def speed(self) -> dict[str, Sided]:
+        """d ln speed / d ln of each parameter and the budget."""
+        if self.solved.status != "success":
+            found = [self._difference(i) for i in range(len(self.names))]
+            return dict(zip(self.names, found, strict=True))
+        plain = self._slopes(self.solved)
+        values: dict[str, Sided] = dict(zip(self.names, plain.tolist(), strict=True))
+        for i in np.flatnonzero(self._bends(plain)):
+            sides = tuple(self._extrapolated(int(i), sign)[i] for sign in (-1.0, 1.0))
+            if np.isnan(sides).all():  # nothing is feasible beside: keep the envelope's
+                continue
+            values[self.names[i]] = _merged(sides, plain[i])
+        return values
+
+    def _bends(self, plain: np.ndarray) -> np.ndarray:
+        """Whether each parameter may have two sides."""
+        s = self.solved
+        left, right = frozen_differences(s.scenario, s.limits, s.solution, jnp.asarray(_FROZEN_STEP))
+        gap = np.abs(np.asarray(left) - np.asarray(right))
+        for rival in s.rivals:
+            by_parameter, by_limit = slopes(s.scenario, s.limits, rival)
+            other = np.append(np.asarray(by_parameter), float(by_limit[0]))
+            gap = np.maximum(gap, np.abs(other - plain))
+        return ~(gap <= _BEND * np.maximum(1.0, np.abs(plain)))
+
+    def _beside(self, i: int, step: float, budget: float = 0.0) -> np.ndarray:
+        """Slopes of the problem solved anew with parameter i, and the budget, moved; nan where
+        nothing is feasible."""
+        logs = np.zeros(len(self.names))
+        logs[-1] = budget
+        logs[i] += step
+        try:
+            return self._slopes(self._moved(logs))
+        except InfeasibleError:
+            return np.full(len(logs), np.nan)
+
+    def _extrapolated(self, i: int, sign: float, along: float = 0.0) -> np.ndarray:
+        """Slopes just beside the present value of parameter i, from one and two steps away; the
+        budget moves by `along` per unit."""
+
+        def at(step: float) -> np.ndarray:
+            return self._beside(i, sign * step, sign * step * along)
+
+        return 2.0 * at(_STEP) - at(2.0 * _STEP)
+
+    def cost(self, name: str, speed: dict[str, Sided]) -> Sided:
+        """d ln cost at a fixed speed, from the ratio; at kinks on the path along which speed stays."""
+        own, price = speed[name], speed["budget"]
+        if not isinstance(own, tuple) and not isinstance(price, tuple):
+            return _ratio(own, price)
+        i = self.names.index(name)
+        guess = -np.mean(own) / np.mean(price)
+        sides = []
+        for sign in (-1.0, 1.0):
+            along = float(guess)
+            for _ in range(2):  # the direction in which the budget must move depends on the ratio
+                there = self._extrapolated(i, sign, along)
+                along = _ratio(there[i], there[-1])
+            sides.append(along)
+        return _merged((sides[0], sides[1]), guess)
+
+    def _difference(self, i: int) -> Sided:
+        """(left, right) difference quotients of re-solved optima, merged where they agree; nan where
+        one and two steps disagree, because the optimum is not located well enough."""
+        here = self.solved.log_speed
+
+        def quotient(step: float) -> float:
+            logs = np.zeros(len(self.names))
+            logs[i] = step
+            try:
+                return (self._moved(logs).log_speed - here) / step
+            except InfeasibleError:
+                return np.nan
+
+        def told(sign: float) -> float:
+            near, far = (quotient(k * sign * _DIFFERENCE_STEP) for k in (1.0, 2.0))
+            return near if abs(near - far) <= _AGREE * max(0.1, abs(near)) else np.nan
+
+        left, right = told(-1.0), told(1.0)
+        return _merged((left, right), 0.5 * (left + right))
+
+
+def _ratio(speed: float, price: float) -> float:
+    """-speed/price, nan where the price is 0: no budget restores the speed."""
+    return -speed / price if abs(price) > 1e-6 else np.nan
+
+
+def _merged(sides: tuple[float, ...], plain: float) -> Sided:
+    left, right = (float(x) for x in sides)
+    if np.isnan(left) and np.isnan(right):
+        return np.nan
+    close = abs(left - right) <= _EQUAL * max(0.1, abs(left), abs(right))
+    return float(plain) if close else (left, right)
+
+
+def mean(value: Sided) -> float:
+    """The number, or the mean of the two sides, a missing one left out."""
+    if not isinstance(value, tuple):
+        return value
+    finite = [x for x in value if np.isfinite(x)]
+    return float(np.mean(finite)) if finite else np.nan
+
+
+def side(value: Sided, change: float) -> float:
+    """The derivative that holds for a move in the direction of `change`."""
+    return value[int(change > 0)] if isinstance(value, tuple) else value

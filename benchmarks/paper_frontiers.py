@@ -40,7 +40,8 @@ def ratios(setting: dict, specs: dict) -> np.ndarray:
     budgets = cost * (1 + 1e-12)
     largest = max(1024.0, float(n.max()))
     found = je.relaxed_frontier(scenario, budgets, max_accelerators=largest, max_batch=LARGEST_BATCH)
-    best = np.array([found.speed[found.cost <= b].max(initial=0.0) for b in budgets])
+    # A cost may exceed its budget by a rounding.
+    best = np.array([found.speed[found.cost <= b * (1 + 1e-12)].max(initial=0.0) for b in budgets])
     return best / speed
 
 

@@ -23,8 +23,9 @@ class Serving(Scenario):
         workload: context, output and demand.
         speculation: the draft model, its acceptance and the longest draft; None without.
         reserve: share of memory kept for the runtime, fragmentation and buffers.
-        kernels_per_layer: launches per layer and pass (the paper counts 4).
-        engine_overhead: seconds per step outside the accelerator's work.
+        kernels_per_layer: launches per layer and pass; the fitted engine's where the accelerator
+            has one, else 4 (as the paper counts).
+        engine_overhead: seconds per step outside the accelerator's work; likewise, else 0.
         overlap: share of communication that proceeds beside the accelerator's work, from 0 (the
             paper) to 1.
         expert_imbalance: tokens on the busiest expert group over the mean, at least 1.
@@ -53,8 +54,8 @@ class Serving(Scenario):
         *,
         speculation: Speculation | None = None,
         reserve: float = 0.1,
-        kernels_per_layer: float = 4.0,
-        engine_overhead: float = 0.0,
+        kernels_per_layer: float | None = None,
+        engine_overhead: float | None = None,
         overlap: float = 0.0,
         expert_imbalance: float = 1.0,
     ) -> None:
@@ -66,7 +67,12 @@ class Serving(Scenario):
             raise InputError(f"overlap is a share of communication from 0 to 1, got {overlap}")
         if not float(expert_imbalance) >= 1.0:
             raise InputError(f"expert_imbalance is a ratio of at least 1, got {expert_imbalance}")
-        if not float(engine_overhead) >= 0.0:
+        profile = accelerator.engine
+        if kernels_per_layer is None:
+            kernels_per_layer = 4.0 if profile is None else profile.kernels_per_layer
+        if engine_overhead is None:
+            engine_overhead = 0.0 if profile is None else profile.step_overhead
+        elif not float(engine_overhead) >= 0.0:
             raise InputError(f"engine_overhead is a time in seconds, got {engine_overhead}")
         self.model = model
         self.accelerator = accelerator
@@ -105,7 +111,7 @@ class Serving(Scenario):
             self.workload.context,
             queries,
             layout,
-            Engine(self.kernels_per_layer, self.overlap, self.expert_imbalance),
+            Engine(self.kernels_per_layer, self.overlap, self.expert_imbalance, self.accelerator.engine),
             arithmetic,
         )
 

@@ -61,7 +61,7 @@ def _shared() -> list[Constant]:
 
 
 FAMILIES = {
-    "hopper": {"memory": 0.1, "arithmetic": 0.2, "launch": 0.2, "expert_memory": 0.1},
+    "hopper": {"memory": 0.1, "arithmetic": 0.2, "launch": 0.4, "expert_memory": 0.1},
     "ampere": {"memory": 0.1},
     "neuron": {"memory": 0.5, "step": 0.5},
 }
@@ -70,7 +70,7 @@ logarithms: what the family's rates and launches are to the shared constants."""
 MACHINES = {"b300-sxm": 0.02, "gb200-nvl72": 0.02, "h200-sxm": 0.02}
 """Factors on all rates of one machine beside its family's, likewise."""
 _ENGINE = {"launch": 0.1, "step": 0.15, "collective": 0.1, "hopper_cache": 0.2}
-_EXPOSURE = {"vllm": (0.9, 0.3), "tensorrt-llm": (0.9, 0.3), "sglang": (0.5, 0.3)}
+_EXPOSURE = {"vllm": (0.9, 0.2), "tensorrt-llm": (0.9, 0.2), "sglang": (0.5, 0.2)}
 _MIXING = {"vllm": (0.7, 1.0), "tensorrt-llm": (0.7, 1.0), "sglang": (0.2, 1.0)}
 ENGINES = tuple(_EXPOSURE)
 """Engines with constants of their own for sharing accelerators between prompts and decoding."""

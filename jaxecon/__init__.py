@@ -14,6 +14,14 @@ if os.environ.setdefault("JAX_ENABLE_X64", "1") not in ("0", "false", "False") a
 
 if TYPE_CHECKING:
     from ._errors import InfeasibleError as InfeasibleError, InputError as InputError
+    from .calibration import (
+        Calibration as Calibration,
+        calibrate as calibrate,
+        case_of as case_of,
+        load_accelerator as load_accelerator,
+        predict_interval as predict_interval,
+        read_measurements as read_measurements,
+    )
     from .cost import StepTime as StepTime
     from .optimum import (
         certified_frontier as certified_frontier,
@@ -25,7 +33,12 @@ if TYPE_CHECKING:
         relaxed_frontier as relaxed_frontier,
         relaxed_optimum as relaxed_optimum,
     )
-    from .scenarios import Erdil2025 as Erdil2025, Serving as Serving, Toy as Toy
+    from .scenarios import (
+        Erdil2025 as Erdil2025,
+        Serving as Serving,
+        Toy as Toy,
+        token_time as token_time,
+    )
     from .specs import (
         Accelerator as Accelerator,
         DenseFeedForward as DenseFeedForward,
@@ -43,7 +56,6 @@ if TYPE_CHECKING:
         Workload as Workload,
         list_accelerators as list_accelerators,
         list_models as list_models,
-        load_accelerator as load_accelerator,
         load_model as load_model,
     )
 
@@ -51,7 +63,15 @@ if TYPE_CHECKING:
 # `import jaxecon` and `jaxecon --help` do not import JAX.
 _HOMES = {
     "._errors": ("InputError", "InfeasibleError"),
-    ".scenarios": ("Erdil2025", "Serving", "Toy"),
+    ".scenarios": ("Erdil2025", "Serving", "Toy", "token_time"),
+    ".calibration": (
+        "Calibration",
+        "calibrate",
+        "case_of",
+        "load_accelerator",
+        "predict_interval",
+        "read_measurements",
+    ),
     ".cost": ("StepTime",),
     ".optimum": (
         "certified_frontier",
@@ -78,7 +98,6 @@ _HOMES = {
         "RecurrentMixer",
         "Speculation",
         "Workload",
-        "load_accelerator",
         "load_model",
         "list_accelerators",
         "list_models",

@@ -50,8 +50,18 @@ def places(machine: str, engine: str) -> dict[str, int]:
     return found
 
 
-def calibrated(vector: Vector, accelerator: Accelerator, engine: str, where: Mapping[str, Array]) -> Accelerator:
-    """The accelerator with efficiencies, latencies and engine profile of unconstrained constants."""
+def calibrated(
+    vector: Vector, accelerator: Accelerator, engine: str, where: Mapping[str, Array], note: str = "fitted"
+) -> Accelerator:
+    """The accelerator with efficiencies, latencies and engine profile of unconstrained constants.
+
+    Args:
+        vector: the constants, unconstrained, in the order of `CONSTANTS`.
+        accelerator: its full rates and links; efficiencies and latencies are replaced.
+        engine: the engine's short name, which decides among collectives.
+        where: `places` of the accelerator and engine.
+        note: what `.calibration` says.
+    """
     value = {
         name: jax.nn.sigmoid(vector[i]) if CONSTANTS[i].kind == SHARE else jnp.exp(vector[i])
         for name, i in _SHARED.items()
@@ -115,6 +125,7 @@ def calibrated(vector: Vector, accelerator: Accelerator, engine: str, where: Map
             "efficiencies": efficiencies,
             "network": network,
             "engine": profile,
+            "calibration": note,
         }
     )
 

@@ -85,6 +85,16 @@ def designs_of(cases: list[Case]) -> tuple[Design, ...]:
     return _split(cases, works)
 
 
+def bounds_of(designs: tuple[Design, ...], rows: int) -> np.ndarray:
+    """Seconds per output token that no efficiency can beat: the roofline of decoding at full rates."""
+    found = np.zeros(rows)
+    for design in designs:
+        decode = design.work.decode
+        busy = jnp.sum(decode.count * jnp.maximum(decode.arithmetic, decode.memory), axis=-1)
+        found[list(design.rows)] = np.asarray(busy / design.tokens_per_step)
+    return found
+
+
 def seconds_of(designs: tuple[Design, ...], vector: Vector, rows: int) -> np.ndarray:
     """Seconds per output token of all rows, in their order."""
     found = np.zeros(rows)

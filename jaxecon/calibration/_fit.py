@@ -14,11 +14,11 @@ from jaxtyping import Array
 from .._errors import InputError
 from ._cases import Case, case_of
 from ._constants import CONSTANTS, PRIOR_MEAN, PRIOR_SPREAD
-from ._design import Design, Vector, designs_of
+from ._design import Design, Vector, bounds_of, designs_of
 from ._heldout import HeldOut, Splits, held_out_errors
 from ._posterior import Estimate, Spread, Tangle, estimates, posterior_spread, tangles
 from ._solver import Fit, Residuals, maximise
-from ._table import BadRow, Measurement, read_measurements
+from ._table import Measurement, read_measurements
 
 
 class Point(NamedTuple):
@@ -35,6 +35,14 @@ class Point(NamedTuple):
     low: float
     high: float
     """Ends of the 90 % interval of a prediction that has not seen this row's model."""
+    bound: float
+    """What no accelerator as described can beat: the roofline of decoding at full rates."""
+
+    @property
+    def impossible(self) -> bool:
+        """Whether the row claims to be faster than full rates allow, so that it describes something
+        else than it says."""
+        return self.measured < self.bound
 
     @property
     def error(self) -> float:
@@ -65,15 +73,22 @@ class Calibration(NamedTuple):
     seconds: float
     """Wall time of everything."""
 
-    def errors(self, dense: bool | None = None, held_out: str | None = None) -> Errors:
-        """Errors of all rows, or of dense or sparse models only; fitted, or held out by something."""
+    def errors(
+        self, dense: bool | None = None, held_out: str | None = None, *, possible: bool = False
+    ) -> Errors:
+        """Errors of all rows, or of dense or sparse models only; fitted, or held out by something.
+
+        With `possible`, without the rows that claim more than full rates allow.
+        """
         if held_out is None:
             logs = self.fit.residuals
         elif held_out in self.held_out:
             logs = self.held_out[held_out].residuals
         else:
             raise InputError(f"nothing was held out by {held_out!r}; there is {sorted(self.held_out)}")
-        chosen = [dense is None or p.dense == dense for p in self.points]
+        chosen = [
+            (dense is None or p.dense == dense) and not (possible and p.impossible) for p in self.points
+        ]
         return errors_of(logs[np.asarray(chosen)])
 
 
@@ -122,7 +137,8 @@ def calibrate(
     mean = PRIOR_MEAN if prior_mean is None else np.asarray(prior_mean)
     spread = PRIOR_SPREAD if prior_spread is None else np.asarray(prior_spread)
     progress(f"reading {len(cases)} rows as work")
-    residuals = residuals_of(designs_of(cases), np.asarray([m.tpot for m in measurements]))
+    designs = designs_of(cases)
+    residuals = residuals_of(designs, np.asarray([m.tpot for m in measurements]))
     progress(f"fitting {len(CONSTANTS)} constants")
     fit = maximise(residuals, mean, np.ones(len(cases)), mean, spread)
     splits: Splits = {
@@ -141,7 +157,7 @@ def calibrate(
     found = posterior_spread(fit, sweeps, mean, spread, without)
     return Calibration(
         estimates(fit, found, spread),
-        _points(measurements, cases, fit, found),
+        _points(measurements, cases, fit, found, bounds_of(designs, len(cases))),
         without,
         found,
         tangles(found),
@@ -158,7 +174,11 @@ def _sweep(row: Measurement, case: Case) -> tuple:
 
 
 def _points(
-    measurements: Sequence[Measurement], cases: Sequence[Case], fit: Fit, found: Spread
+    measurements: Sequence[Measurement],
+    cases: Sequence[Case],
+    fit: Fit,
+    found: Spread,
+    bounds: np.ndarray,
 ) -> list[Point]:
     half = found.half_width(fit.jacobian)
     return [
@@ -173,8 +193,9 @@ def _points(
             m.tpot * float(np.exp(r)),
             m.tpot * float(np.exp(r - h)),
             m.tpot * float(np.exp(r + h)),
+            float(b),
         )
-        for m, c, r, h in zip(measurements, cases, fit.residuals, half, strict=True)
+        for m, c, r, h, b in zip(measurements, cases, fit.residuals, half, bounds, strict=True)
     ]
 
 
@@ -200,5 +221,3 @@ def _logs(designs: tuple[Design, ...], vector: Vector) -> tuple[Array, Array]:
     jacobian, value = jax.jacfwd(logs, has_aux=True)(vector)
     return value, jacobian
 
-
-__all__ = ["BadRow", "Calibration", "Errors", "Point", "calibrate", "errors_of"]

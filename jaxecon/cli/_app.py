@@ -34,6 +34,7 @@ def optimize(
     acceptance: o.Acceptance = 0.7,
     max_draft_tokens: o.MaxDraft = 8,
     reserve: o.Reserve = 0.1,
+    engine: o.Engine = None,
     max_accelerators: o.MaxAccelerators = 1024,
     plot: o.Plot = None,
     as_json: o.Json = False,
@@ -63,6 +64,7 @@ def explain(
     draft: o.Draft = None,
     acceptance: o.Acceptance = 0.7,
     reserve: o.Reserve = 0.1,
+    engine: o.Engine = None,
     plot: o.Plot = None,
     as_json: o.Json = False,
     as_csv: o.Csv = False,
@@ -91,6 +93,7 @@ def frontier(
     acceptance: o.Acceptance = 0.7,
     max_draft_tokens: o.MaxDraft = 8,
     reserve: o.Reserve = 0.1,
+    engine: o.Engine = None,
     max_accelerators: o.MaxAccelerators = 1024,
     plot: o.Plot = None,
     as_json: o.Json = False,
@@ -151,6 +154,39 @@ def evaluate(
 
 
 @app.command()
+def calibrate(
+    data: Annotated[Path, typer.Argument(help="CSV of measured points; columns in the manual below.")],
+    on_bad: Annotated[str, typer.Option(help="What to do with bad rows: refuse or skip.")] = "refuse",
+    prior: Annotated[str, typer.Option(help="What to start from: shipped constants, or physics.")] = "shipped",
+    held_out: Annotated[str, typer.Option(help="Leave out each: model, accelerator, engine; or none.")] = "model",
+    kinds: Annotated[
+        str, typer.Option(help="Kinds of rows to use.")
+    ] = "decode_steady,serving_agg,serving_disagg",
+    worst: Annotated[int, typer.Option(min=0, help="Rows in the table of the worst.")] = 15,
+    out: Annotated[Path | None, typer.Option(help="TOML file for the fitted constants.")] = None,
+    plot: o.Plot = None,
+    as_json: o.Json = False,
+) -> None:
+    """Fit the cost model's constants to measured times per output token.
+
+    Columns needed: model, gpu, batch (requests in flight on all replicas), tpot_ms (milliseconds
+    between two output tokens). Optional: hf_model, engine, kind (decode_steady, serving_agg,
+    serving_disagg or e2e_offline), n_gpus, replicas, tp, pp, attn_dp, ep, isl and osl (prompt and
+    output tokens), weight_prec, kv_prec (bf16, fp16, fp8, int8, int4, nvfp4), spec_decode
+    ("MTP2, acceptance length 2.58"), ttft_ms. Other columns are ignored.
+    """
+    _check_picture(plot)
+    from ._calibrate import answer, check_out, show
+    from ._question import working
+
+    check_out(out)
+    with working("fitting constants") as status:
+        say = (lambda text: None) if status is None else status.update
+        found = answer(data, on_bad, prior, held_out, kinds, worst, out, plot, say)
+    typer.echo(json.dumps(found, indent=2)) if as_json else show(found)
+
+
+@app.command()
 def models(as_json: o.Json = False) -> None:
     """The models of the catalogue, with parameters and sources."""
     from ._catalogue import model_rows, show_rows
@@ -170,6 +206,7 @@ def accelerators(as_json: o.Json = False) -> None:
 
 _SHARED = (
     "context output demand weight_bits kv_bits price_per_hour draft acceptance max_draft_tokens reserve"
+    " engine"
 ).split()
 
 

@@ -7,8 +7,10 @@ from rich.console import Console
 from rich.table import Table
 
 from .._errors import InfeasibleError
+from ..calibration import predict_interval
 from ..optimum import RelaxedOptimum, audit, certified_optimum, relaxed_optimum
 from ..scenarios import Serving
+from ..specs import Layout
 from ._explain import described
 
 
@@ -26,11 +28,30 @@ def answer(scenario: Serving, name: str, budget: float, max_accelerators: int) -
     figures["speed_tokens_per_s"] = found.speed
     figures["cost_usd_per_million_tokens"] = found.cost
     figures["certificate"] = proof
+    figures |= interval(scenario, found.layout)
     try:
         best = relaxed_optimum(scenario, budget, max_accelerators=max_accelerators)
     except InfeasibleError:
         return figures | {"relaxed": None, "shadow_price": None}
     return figures | {"relaxed": _relaxed(best, found.speed), "shadow_price": best.shadow_price}
+
+
+def interval(scenario: Serving, layout: Layout) -> dict[str, Any]:
+    """What a calibrated prediction is worth; nothing but the word where no constants are fitted."""
+    figures: dict[str, Any] = {"calibration": str(scenario.accelerator.calibration), "interval": None}
+    if scenario.accelerator.engine is None:
+        return figures
+    found = predict_interval(scenario, layout)
+    batch, price = float(layout.batch), float(scenario.accelerator.price)
+    cost = 1e6 * float(layout.accelerators) * price / batch
+    figures["interval"] = {
+        "probability": 0.9,
+        "new": found.new,
+        "seconds_per_token": [found.low, found.high],
+        "speed_tokens_per_s": [1.0 / found.high, 1.0 / found.low],
+        "cost_usd_per_million_tokens": [cost * found.low, cost * found.high],
+    }
+    return figures
 
 
 def _relaxed(best: RelaxedOptimum, certified: float) -> dict[str, Any]:
@@ -64,6 +85,11 @@ def show(result: dict[str, Any], model: str, accelerator: str) -> None:
         line += f"; the best of {proof['space_size']:,} legal layouts, proven by examining "
         line += f"{proof['examined']:,}"
     console.print(line, soft_wrap=True)
+    if result.get("interval"):
+        low, high = result["interval"]["speed_tokens_per_s"]
+        console.print(f"90 % of measurements: {low:.1f} to {high:.1f} tokens/s", soft_wrap=True)
+    if "calibration" in result:
+        console.print(f"[dim]{result['calibration']}[/]", soft_wrap=True)
     if result.get("relaxed"):
         console.print(_relaxed_line(result["relaxed"]), soft_wrap=True)
     table = Table("part of a step", "ms", "memory of one accelerator", "GB")

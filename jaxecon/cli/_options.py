@@ -18,6 +18,9 @@ Acceptance = Annotated[float, typer.Option(help="Probability that a drafted toke
 MaxDraft = Annotated[int, typer.Option(min=1, help="Longest draft, in tokens.")]
 MaxAccelerators = Annotated[int, typer.Option(min=1, help="Largest replica.")]
 Reserve = Annotated[float, typer.Option(help="Share of memory kept for the runtime.")]
+Engine = Annotated[
+    str | None, typer.Option(help="Serving engine whose fitted constants to use, e.g. vllm.")
+]
 Plot = Annotated[Path | None, typer.Option(help="Picture to write: .png, .svg or .pdf.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Print CSV.")]

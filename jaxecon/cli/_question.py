@@ -10,8 +10,9 @@ import typer
 from rich.console import Console
 
 from .._errors import InputError
+from ..calibration import load_accelerator
 from ..scenarios import Serving
-from ..specs import Model, Speculation, Workload, load_accelerator, load_model
+from ..specs import Model, Speculation, Workload, load_model
 
 
 def question(
@@ -28,6 +29,7 @@ def question(
     acceptance: float = 0.7,
     max_draft_tokens: int = 8,
     reserve: float = 0.1,
+    engine: str | None = None,
 ) -> Serving:
     """A `Serving` scenario from what was typed.
 
@@ -41,7 +43,7 @@ def question(
     if draft is not None:
         small = load_model(draft, weight_bits=weight_bits, kv_bits=kv_bits)
         speculation = Speculation(small, acceptance, max_draft_tokens)
-    hardware = load_accelerator(accelerator, price_per_hour=price_per_hour)
+    hardware = load_accelerator(accelerator, price_per_hour=price_per_hour, engine=engine)
     return Serving(target, hardware, workload, speculation=speculation, reserve=reserve)
 
 

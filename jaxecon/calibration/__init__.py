@@ -16,3 +16,8 @@ from ._table import (
     Measurement as Measurement,
     read_measurements as read_measurements,
 )
+from ._collectives import (
+    CollectiveFit as CollectiveFit,
+    fit_collectives as fit_collectives,
+    read_collectives as read_collectives,
+)

@@ -55,26 +55,60 @@ def main(path: str) -> None:
     for machine, fit in fits.items():
         mean, median = fit.errors()
         for name, (value, low, high) in fit.constants.items():
-            constants.append({"machine": machine, "constant": name, "value": value, "low": low, "high": high,
-                              "mean_error": mean, "median_error": median})  # fmt: skip
+            constants.append(
+                {
+                    "machine": machine,
+                    "constant": name,
+                    "value": value,
+                    "low": low,
+                    "high": high,
+                    "mean_error": mean,
+                    "median_error": median,
+                }
+            )
         for call, predicted in zip(fit.calls, fit.predicted, strict=True):
-            calls.append({"machine": machine, "operation": call.operation, "own_kernel": call.own,
-                          "ranks": call.ranks, "bytes": call.size, "measured_us": 1e6 * call.seconds,
-                          "fitted_us": 1e6 * predicted})  # fmt: skip
+            calls.append(
+                {
+                    "machine": machine,
+                    "operation": call.operation,
+                    "own_kernel": call.own,
+                    "ranks": call.ranks,
+                    "bytes": call.size,
+                    "measured_us": 1e6 * call.seconds,
+                    "fitted_us": 1e6 * predicted,
+                }
+            )
         for kernels in sorted({c.implementation for c in fit.calls}):
             for ranks in sorted({c.ranks for c in fit.calls}):
-                chosen = [c for c in fit.calls if c.implementation == kernels and c.ranks == ranks
-                          and c.operation == "all_reduce"]  # fmt: skip
+                chosen = [
+                    c
+                    for c in fit.calls
+                    if c.implementation == kernels and c.ranks == ranks and c.operation == "all_reduce"
+                ]
                 if len(chosen) < 10 or min(c.size for c in chosen) > 2048:
                     continue
-                floor, size = crossover(np.asarray([c.size for c in chosen]), np.asarray([c.seconds for c in chosen]))
-                claims.append({"machine": machine, "kernels": kernels, "ranks": ranks,
-                               "smallest_us": 1e6 * floor, "claimed_us": CLAIMED_LATENCY_US,
-                               "bandwidth_dominates_above_bytes": size, "claimed_bytes": CLAIMED_SIZE})  # fmt: skip
-        print(f"{machine}: {len(fit.calls)} calls, mean error {100 * mean:.0f} %, median {100 * median:.0f} %")
+                floor, size = crossover(
+                    np.asarray([c.size for c in chosen]), np.asarray([c.seconds for c in chosen])
+                )
+                claims.append(
+                    {
+                        "machine": machine,
+                        "kernels": kernels,
+                        "ranks": ranks,
+                        "smallest_us": 1e6 * floor,
+                        "claimed_us": CLAIMED_LATENCY_US,
+                        "bandwidth_dominates_above_bytes": size,
+                        "claimed_bytes": CLAIMED_SIZE,
+                    }
+                )
+        print(
+            f"{machine}: {len(fit.calls)} calls, mean error {100 * mean:.0f} %, median {100 * median:.0f} %"
+        )
     for c in claims:
-        print(f"{c['machine']:14s} {c['kernels'][:38]:38s} {c['ranks']:3.0f} ranks: {c['smallest_us']:6.1f} us, "
-              f"bandwidth dominates above {c['bandwidth_dominates_above_bytes'] / 1e6:.2g} MB")  # fmt: skip
+        print(
+            f"{c['machine']:14s} {c['kernels'][:38]:38s} {c['ranks']:3.0f} ranks: {c['smallest_us']:6.1f} us, "
+            f"bandwidth dominates above {c['bandwidth_dominates_above_bytes'] / 1e6:.2g} MB"
+        )
     write("collectives.csv", calls)
     write("collectives-constants.csv", constants)
     write("collectives-claims.csv", claims)
@@ -83,16 +117,23 @@ def main(path: str) -> None:
 
 def picture(fits: dict) -> None:
     names = [m for m in ("h100-sxm", "b200-sxm", "a100-sxm-80gb", "gb200-nvl72") if m in fits]
-    figure, axes = plt.subplots(1, len(names), figsize=(3.6 * len(names), 3.6), layout="constrained", sharey=True)
+    figure, axes = plt.subplots(
+        1, len(names), figsize=(3.6 * len(names), 3.6), layout="constrained", sharey=True
+    )
     for a, name in zip(np.atleast_1d(axes), names, strict=True):
         fit = fits[name]
         ranks = max(c.ranks for c in fit.calls if c.operation == "all_reduce" and c.own)
         for own, colour, label in ((False, "#3b6ea5", "library"), (True, "#c05a2b", "engine's kernels")):
-            rows = [i for i, c in enumerate(fit.calls)
-                    if c.operation == "all_reduce" and c.own == own and c.ranks == ranks]  # fmt: skip
+            rows = [
+                i
+                for i, c in enumerate(fit.calls)
+                if c.operation == "all_reduce" and c.own == own and c.ranks == ranks
+            ]
             size = np.asarray([fit.calls[i].size for i in rows])
             order = np.argsort(size)
-            a.scatter(size, [1e6 * fit.calls[i].seconds for i in rows], s=8, alpha=0.6, color=colour, label=label)
+            a.scatter(
+                size, [1e6 * fit.calls[i].seconds for i in rows], s=8, alpha=0.6, color=colour, label=label
+            )
             a.plot(size[order], 1e6 * fit.predicted[rows][order], color=colour, linewidth=1)
         a.axhline(CLAIMED_LATENCY_US, color="0.5", linestyle=":", linewidth=1)
         a.axvline(CLAIMED_SIZE, color="0.5", linestyle=":", linewidth=1)
@@ -100,7 +141,7 @@ def picture(fits: dict) -> None:
         a.spines[["top", "right"]].set_visible(False)
     np.atleast_1d(axes)[0].set_ylabel("microseconds of an all-reduce")
     np.atleast_1d(axes)[0].legend(fontsize=8, frameon=False)
-    figure.suptitle("Measured all-reduces, fitted curves, and the paper's 30 us and 10 MB (dotted)", fontsize=10)
+    figure.suptitle("All-reduces measured and fitted; the paper's 30 us and 10 MB dotted", fontsize=10)
     for ending in ("png", "svg"):
         figure.savefig(RESULTS / f"collectives.{ending}", dpi=130)
 

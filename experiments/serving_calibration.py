@@ -46,7 +46,10 @@ def uncalibrated(cases: list, full_rates: bool) -> np.ndarray:
                 rates = lambda a: [a.arithmetic_efficiency, a.memory_efficiency]  # noqa: E731
                 accelerator = eqx.tree_at(rates, accelerator, replace_fn=jnp.ones_like)
             unit = jnp.ones_like(per_step)
-            return pass_seconds(work.decode, accelerator, Engine(4.0 * unit, 0.0 * unit, unit), EXACT).total / per_step
+            return (
+                pass_seconds(work.decode, accelerator, Engine(4.0 * unit, 0.0 * unit, unit), EXACT).total
+                / per_step
+            )
 
         seconds = jax.vmap(one)(design.work, design.accelerator, design.tokens_per_step)
         found[list(design.rows)] = np.asarray(seconds)
@@ -73,9 +76,19 @@ def main(path: str) -> None:
     columns["uncalibrated_full_rates"] = uncalibrated(cases, True)
     columns["uncalibrated_assumed_rates"] = uncalibrated(cases, False)
     table = [
-        {"line": p.line, "model": p.model, "accelerator": p.accelerator, "engine": p.engine, "kind": p.kind,
-         "dense": p.dense, "impossible": p.impossible, "measured_s": p.measured, "low_s": p.low, "high_s": p.high,
-         **{k: v[i] for k, v in columns.items()}}  # fmt: skip
+        {
+            "line": p.line,
+            "model": p.model,
+            "accelerator": p.accelerator,
+            "engine": p.engine,
+            "kind": p.kind,
+            "dense": p.dense,
+            "impossible": p.impossible,
+            "measured_s": p.measured,
+            "low_s": p.low,
+            "high_s": p.high,
+            **{k: v[i] for k, v in columns.items()},
+        }
         for i, p in enumerate(found.points)
     ]
     write("serving-predicted.csv", table)
@@ -111,26 +124,49 @@ def elasticities(found, measured: np.ndarray) -> list[dict]:
         inner = 1.0 / (1.0 - value) if c.kind == "share" else 1.0  # d inner / d ln value
         up = np.mean(np.abs(np.expm1(residuals + 0.1 * inner * jacobian[:, i])))
         down = np.mean(np.abs(np.expm1(residuals - 0.1 * inner * jacobian[:, i])))
-        rows.append({"constant": c.name, "value": value, "elasticity_of_time": float(np.mean(jacobian[:, i]) * inner),
-                     "error_change_up_10_percent": up - base, "error_change_down_10_percent": down - base,
-                     "informed": found.constants[c.name].informed})  # fmt: skip
-    return sorted(rows, key=lambda r: -max(r["error_change_up_10_percent"], r["error_change_down_10_percent"]))
+        rows.append(
+            {
+                "constant": c.name,
+                "value": value,
+                "elasticity_of_time": float(np.mean(jacobian[:, i]) * inner),
+                "error_change_up_10_percent": up - base,
+                "error_change_down_10_percent": down - base,
+                "informed": found.constants[c.name].informed,
+            }
+        )
+    return sorted(
+        rows, key=lambda r: -max(r["error_change_up_10_percent"], r["error_change_down_10_percent"])
+    )
 
 
 def pictures(found, columns: dict, measured: np.ndarray, importance: list[dict]) -> None:
     engines = [p.engine for p in found.points]
     kept = [e for e in ("vllm", "tensorrt-llm", "sglang") if e in engines]
     shown = ("uncalibrated_full_rates", "fitted", "without_model")
-    figure, axes = plt.subplots(len(shown), len(kept), figsize=(3.3 * len(kept), 9.3), layout="constrained",
-                                sharex=True, sharey=True, squeeze=False)  # fmt: skip
+    figure, axes = plt.subplots(
+        len(shown),
+        len(kept),
+        figsize=(3.3 * len(kept), 9.3),
+        layout="constrained",
+        sharex=True,
+        sharey=True,
+        squeeze=False,
+    )
     machines = sorted({p.accelerator for p in found.points})
     for i, name in enumerate(shown):
         for j, engine in enumerate(kept):
             a = axes[i, j]
             for k, machine in enumerate(machines):
                 own = np.asarray([p.engine == engine and p.accelerator == machine for p in found.points])
-                a.scatter(1e3 * measured[own], 1e3 * columns[name][own], s=5, alpha=0.5, linewidths=0, color=f"C{k}",
-                          label=machine)  # fmt: skip
+                a.scatter(
+                    1e3 * measured[own],
+                    1e3 * columns[name][own],
+                    s=5,
+                    alpha=0.5,
+                    linewidths=0,
+                    color=f"C{k}",
+                    label=machine,
+                )
             rows = np.asarray([p.engine == engine for p in found.points])
             error = np.abs(columns[name][rows] / measured[rows] - 1.0)
             a.plot([2, 300], [2, 300], color="0.4", linewidth=0.8)
@@ -146,8 +182,13 @@ def pictures(found, columns: dict, measured: np.ndarray, importance: list[dict])
     top = importance[:16][::-1]
     figure, a = plt.subplots(figsize=(7, 4.8), layout="constrained")
     for sign, colour in (("up", "#c05a2b"), ("down", "#3b6ea5")):
-        a.barh([r["constant"] for r in top], [100 * r[f"error_change_{sign}_10_percent"] for r in top], color=colour,
-               alpha=0.7, label=f"constant 10 % {'larger' if sign == 'up' else 'smaller'}")  # fmt: skip
+        a.barh(
+            [r["constant"] for r in top],
+            [100 * r[f"error_change_{sign}_10_percent"] for r in top],
+            color=colour,
+            alpha=0.7,
+            label=f"constant 10 % {'larger' if sign == 'up' else 'smaller'}",
+        )
     a.set_xlabel("change of the mean error, percentage points")
     a.legend(frameon=False, fontsize=8)
     a.spines[["top", "right"]].set_visible(False)

@@ -57,6 +57,11 @@ def optional_scalar(value: Any) -> Scalar | None:
     return None if value is None else scalar(value)
 
 
+def is_concrete(value: Any) -> bool:
+    """Whether a leaf holds numbers that can be looked at, and is not being traced."""
+    return eqx.is_array(value) and not isinstance(value, jax.core.Tracer)
+
+
 def safe_divide(a: Array, b: Array, otherwise: float = 0.0) -> Array:
     """a / b, and `otherwise` where b = 0; the gradient there is 0 in both arguments."""
     zero = b == 0

@@ -45,6 +45,60 @@ def question(seed):
     }
 
 
+def sparse_question(seed):
+    """A question about a model with routed experts, some with latent attention."""
+    rng = np.random.default_rng(10_000 + seed)
+    q = question(seed)
+    experts = int(rng.choice([4, 6, 8, 16]))
+    width = 128 * int(rng.integers(4, 17))
+    hidden = 64 * int(rng.choice([4, 6, 12]))
+    dense = q["model"]
+    model = {
+        "d": float(width),
+        "f": hidden,
+        "E": experts,
+        "A": int(rng.choice([1, 2, 4])),
+        "shared": int(rng.choice([0, hidden])),
+        "first": int(rng.choice([0, 1, 3])),
+        "wide": 3 * width,
+        "L": int(rng.choice([9, 11, 12])),
+        "latent": (256, 64, 32, 64) if rng.random() < 0.4 else None,
+        "dispatch": float(rng.choice([1.0, 2.0])),
+        **{k: dense[k] for k in ("h", "k", "e", "V")},
+    }
+    q["accelerator"]["memory"] = 10 ** rng.uniform(9.0, 10.3)
+    return q | {
+        "model": model,
+        "draft": None,
+        "demand": None,
+        "imbalance": float(rng.choice([1.0, 1.3])),
+        "overlap": float(rng.choice([0.0, 0.5])),
+    }
+
+
+def sparse_scenario_of(q):
+    m, a = q["model"], q["accelerator"]
+    accelerator = je.Accelerator(
+        je.PeakRates(a["flops"]),
+        a["bandwidth"],
+        a["memory"],
+        je.Network(a["up"], a["out"], a["domain"]),
+        a["price"],
+        a["launch"],
+    )
+    if m["latent"]:
+        attention = je.LatentAttention(m["h"], *m["latent"])
+    else:
+        attention = je.GroupedQueryAttention(m["h"], m["k"], m["e"], m["e"])
+    sparse = je.MixtureOfExperts(m["E"], m["A"], m["f"], m["shared"])
+    groups = (je.LayerGroup(m["L"], attention, sparse),)
+    if m["first"]:
+        groups = (je.LayerGroup(m["first"], attention, je.DenseFeedForward(m["wide"])), *groups)
+    model = je.Model(m["d"], m["V"], groups, je.Precision(dispatch=m["dispatch"]))
+    options = {"expert_imbalance": q["imbalance"], "overlap": q["overlap"]}
+    return je.Serving(model, accelerator, je.Workload(q["context"], q["output"]), **options)
+
+
 def scenario_of(q):
     a = q["accelerator"]
     accelerator = je.Accelerator(

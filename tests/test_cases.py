@@ -1,5 +1,8 @@
 """Inputs on which public estimators, planners and engines failed, each named after the fault."""
 
+import json
+
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -7,7 +10,9 @@ import pytest
 import jaxecon as je
 from jaxecon._numerics import EXACT, one_minus_power
 from jaxecon.cost._serving_layer import Share, attention_core
-from jaxecon.scenarios import why_illegal
+from jaxecon.scenarios import request_time, time_per_output_token, why_illegal
+
+FIELDS = ("tensor", "pipeline", "expert", "data", "batch")
 
 
 def serving(name="llama-3.1-70b", machine="h100-sxm", context=4096, model=None, **options):
@@ -50,11 +55,42 @@ def test_05_experts_use_their_own_width_and_flop_counts_active_ones():
     assert int(model.active_parameters) == 37_552_297_472
 
 
+@pytest.mark.parametrize("value", [None, 0])
+def test_06_no_experts_means_dense_and_does_not_crash(value, tmp_path):
+    config = {"model_type": "qwen3_moe", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
+    config |= {"num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "num_experts": value}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    model = je.load_model(tmp_path)
+    assert isinstance(model.groups[0].feed_forward, je.DenseFeedForward)
+    assert je.certified_optimum(serving(model=model), 10.0, max_accelerators=2).speed > 0
+
+
+def test_07_experts_divide_by_both_expert_degrees():
+    """384 experts at expert degree 8 are 48 on each rank, halved again by expert tensor degree 2."""
+    model = je.load_model("kimi-k2.5")
+    feed = model.groups[-1].feed_forward
+    assert float(feed.experts) == 384
+    layers, one = float(model.groups[-1].count), float(feed.expert_matrix_parameters(model.width))
+    without = eqx.tree_at(lambda m: m.groups[-1].feed_forward.hidden, model, jnp.asarray(0.0))
+    for degrees, experts in (({"data": 8.0, "expert": 8.0}, 48), ({"data": 16.0, "expert": 8.0}, 24)):
+        layout = je.Layout(**degrees, batch=16.0)
+        stored = [float(serving(model=m).ledger(layout).weights) for m in (model, without)]
+        expected = experts * layers * one * float(model.precision.expert)
+        assert stored[0] - stored[1] == pytest.approx(expected, rel=1e-9)
+
+
 def test_08_shared_expert_model_is_not_four_times_too_large():
     for bits in (8, 16):
         model = je.load_model("glm-4.5-air", weight_bits=bits)
         stored = float(serving(model=model).ledger(je.Layout()).weights)
         assert stored == pytest.approx(106.85e9 * bits / 8, rel=0.02)
+
+
+def test_09_an_unknown_activation_is_no_reason_to_refuse(tmp_path):
+    config = {"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
+    config |= {"num_attention_heads": 4, "vocab_size": 100, "hidden_act": "newfangled"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert float(je.load_model(tmp_path).total_parameters) > 0
 
 
 def test_10_head_width_is_not_width_over_heads():
@@ -89,6 +125,15 @@ def test_15_kv_heads_are_replicated_not_split_below_one():
     assert float(scenario.model.groups[0].mixer.kv_heads) == 4
     caches = [float(scenario.ledger(je.Layout(tensor=float(t))).kv_cache) for t in (4, 8, 16)]
     assert caches[0] == caches[1] == caches[2]
+
+
+def test_16_data_parallelism_does_not_shrink_one_requests_cache():
+    """One sequence a rank needs its whole cache there, whatever the number of data ranks."""
+    scenario = serving("deepseek-v3")
+    caches = [float(scenario.ledger(je.Layout(data=d, batch=d)).kv_cache) for d in (1.0, 4.0, 16.0)]
+    assert caches[0] == caches[1] == caches[2]
+    whole = scenario.model.kv_cache_bytes(scenario.workload.full_context)
+    assert caches[0] == pytest.approx(float(whole))
 
 
 def test_17_capacity_counts_the_whole_batch_not_one_microbatch():
@@ -133,6 +178,13 @@ def test_22_the_reported_batch_fits():
     assert float(serving().memory_margin(found.layout)) >= 0
 
 
+def test_23_gigabytes_are_1e9_bytes_and_said_to_be():
+    """80 GiB are 85.9 GB, and a figure in GB is never one in GiB."""
+    assert float(serving().accelerator.hbm_size) == 80 * 2**30
+    with pytest.raises(je.InfeasibleError, match="which has 85.9 GB"):
+        je.certified_optimum(serving("llama-3.1-405b"), 1.0, max_accelerators=1)
+
+
 def test_24_newer_chip_with_the_same_memory_is_not_slower():
     older, newer = (je.load_accelerator(n) for n in ("b200-sxm", "b300-sxm"))
     assert float(newer.hbm_bandwidth) >= float(older.hbm_bandwidth)
@@ -156,6 +208,39 @@ def test_27_degrees_that_engines_refuse_are_named():
     assert "40 layers" in str(uneven) and "3 even stages" in str(uneven)
 
 
+def test_27_experts_split_over_their_divisors_only():
+    reason = why_illegal(serving("deepseek-v3"), je.Layout(data=3.0, expert=3.0, batch=3.0))
+    assert "256 experts" in str(reason) and "over 3 ranks" in str(reason)
+    for layouts in serving("deepseek-v3").degrees(48):
+        assert np.all(256 % np.asarray(layouts.expert) == 0)
+        ranks = np.asarray(layouts.tensor * layouts.data)
+        assert np.all(ranks % np.asarray(layouts.expert) == 0)
+
+
+@pytest.mark.parametrize(
+    ("degrees", "says"),
+    [
+        ({"data": 4.0, "expert": 3.0}, "does not divide tensor x data = 4"),
+        ({"tensor": 32.0}, "quantization blocks"),
+        ({"data": 64.0, "expert": 2.0}, "expert tensor degree 32"),
+        ({"data": 8.0, "expert": 8.0, "batch": 4.0}, "8 data ranks"),
+    ],
+)
+def test_27_degrees_of_sparse_models_that_engines_refuse_are_named(degrees, says):
+    reason = why_illegal(serving("deepseek-v3"), je.Layout(**{"batch": 64.0} | degrees))
+    assert says in str(reason)
+
+
+def test_27_nothing_refused_is_ever_proposed():
+    for name in ("deepseek-v3", "gpt-oss-120b", "mixtral-8x7b-v0.1", "qwen3-next-80b-a3b"):
+        scenario = serving(name)
+        (layouts,) = scenario.degrees(64)
+        rows = zip(*(np.asarray(getattr(layouts, k)) for k in FIELDS), strict=True)
+        for row in list(rows)[::7]:
+            layout = je.Layout(**{k: float(v) for k, v in zip(FIELDS, row, strict=True)})
+            assert why_illegal(scenario, layout) is None
+
+
 def test_28_accelerators_are_the_product_of_the_degrees():
     layout = je.certified_optimum(serving(), 1.0).layout
     assert float(layout.accelerators) == float(layout.tensor * layout.pipeline * layout.data)
@@ -168,9 +253,28 @@ def test_29_a_quantization_block_divides_the_sharded_width():
     assert all((25600 / t) % 128 == 0 for t in degrees) and 16.0 not in degrees
 
 
+def test_30_pools_may_have_different_degrees():
+    scenario = serving("deepseek-v3", "h200-sxm", context=2000)
+    found = je.disaggregated_optimum(scenario, 3.0, max_accelerators=32)
+    assert found.cost <= 3.0 and found.decode.cost < found.cost
+    degrees = [float(getattr(found.prefill, k)) for k in FIELDS[:4]]
+    assert degrees != [float(getattr(found.decode.layout, k)) for k in FIELDS[:4]]
+    assert why_illegal(scenario, found.prefill) is None
+
+
 def test_31_one_output_token_is_valid():
     found = je.certified_optimum(serving(output=1), 2.0)
     assert np.isfinite(found.speed) and np.isfinite(found.cost)
+
+
+def test_31_one_output_token_with_prompts_in_the_same_replica():
+    scenario = serving(output=1, chunk_tokens=1024.0)
+    found = je.certified_optimum(scenario, 1000.0, max_accelerators=8)
+    assert np.isfinite(found.speed) and np.isfinite(found.cost)
+    first = scenario.time_to_first_token(found.layout)
+    whole = request_time(scenario.workload, first, jnp.asarray(found.speed))
+    assert float(whole) == float(first)
+    assert float(time_per_output_token(scenario.workload, first, whole)) == 0.0
 
 
 def test_32_expected_distinct_experts():
@@ -189,6 +293,17 @@ def test_34_time_depends_on_batch_even_for_short_outputs():
     assert times[1] > times[0]
 
 
+def test_35_prompts_take_time_by_their_length():
+    layout = je.Layout(tensor=8.0, batch=8.0)
+    times = []
+    for prompt in (1.0, 2048.0, 4096.0):
+        work = je.Workload(4096.0, 512.0, prompt=prompt)
+        machine = je.load_accelerator("h100-sxm")
+        scenario = je.Serving(je.load_model("llama-3.1-70b"), machine, work)
+        times.append(float(scenario.time_to_first_token(layout)))
+    assert times[1] > 5 * times[0] and 1.9 < times[2] / times[1] < 2.2
+
+
 @pytest.mark.parametrize(("acceptance", "tokens"), [(0.0, 1.0), (1.0, 5.0), (0.5, 1.9375)])
 def test_36_acceptance_of_zero_and_one_are_valid(acceptance, tokens):
     speculation = je.Speculation(je.load_model("llama-3.1-8b"), acceptance)
@@ -197,6 +312,39 @@ def test_36_acceptance_of_zero_and_one_are_valid(acceptance, tokens):
     assert float(scenario.tokens_per_step(layout)) == pytest.approx(tokens)
     plain = serving().step_time(je.Layout(tensor=8.0))
     assert float(scenario.step_time(layout).total) > float(plain.total)
+
+
+def test_37_a_bound_is_never_above_the_time():
+    """With full rates or with those fitted to measurements, whatever binds."""
+    for name, layout in (
+        ("llama-3.1-70b", je.Layout(tensor=8.0, batch=64.0)),
+        ("deepseek-v3", je.Layout(data=16.0, expert=16.0, batch=1024.0)),
+        ("qwen3-next-80b-a3b", je.Layout(tensor=2.0, data=2.0, expert=4.0, batch=32.0)),
+    ):
+        fitted = serving(name, overlap=1.0)
+        where = lambda s: (s.accelerator.arithmetic_efficiency, s.accelerator.memory_efficiency)  # noqa: E731
+        plain = eqx.tree_at(where, fitted, (jnp.ones(()), jnp.ones(())))
+        time, bound = fitted.step_time(layout), plain.step_time(layout).roofline_bound
+        assert float(bound) <= float(time.roofline_bound) <= float(time.total)
+
+
+def test_38_time_per_output_token_leaves_the_first_out():
+    work, first = je.Workload(1000.0, 101.0), jnp.asarray(2.0)
+    whole = request_time(work, first, jnp.asarray(50.0))
+    assert float(whole) == pytest.approx(4.0)
+    assert float(time_per_output_token(work, first, whole)) == pytest.approx(0.02)
+
+
+def test_39_throughput_per_accelerator_of_both_pools_and_of_one():
+    scenario = serving("deepseek-v3", "h800-sxm")
+    decode, prefill = je.Layout(data=64.0, expert=64.0, batch=2048.0), je.Layout(tensor=8.0, batch=1.0)
+    found = je.pools(scenario, decode, prefill)
+    alone, overall = float(found.per_decode_accelerator), float(found.per_accelerator)
+    share = 64.0 / (64.0 + 8.0 * float(found.ratio))
+    assert overall == pytest.approx(alone * share) and overall < alone
+    # The ratio keeps both pools busy: requests that begin are prompts that end.
+    begun = 64.0 * alone / float(scenario.workload.output)
+    assert begun == pytest.approx(float(found.ratio) / float(scenario.prompt_time(prefill)))
 
 
 def test_40_outside_the_frontier_the_nearest_is_named():

@@ -165,3 +165,41 @@ def test_bad_points(run, tmp_path, text, says):
 def test_absent_points(run):
     code, _, err = run("evaluate", "absent.csv")
     assert code == 2 and "absent.csv" in err
+
+
+def test_sparse_layouts_on_the_command_line(run):
+    scene = ("--model", "deepseek-v3", "--accelerator", "h100-sxm")
+    words = ("explain", *scene, "--layout", "tensor=8,expert=8,data=8,batch=64", "--json")
+    plain = json.loads(run(*words)[1])
+    assert plain["layout"]["accelerators"] == 64 and plain["layout"]["expert"] == 8
+    memory = plain["memory_bytes"]
+    assert memory["buffers"] > 0 and memory["draft"] == 0 and plain["step_time_s"]["prompts"] == 0
+    mixed = json.loads(run(*words, "--chunk-tokens", "2048", "--overlap", "0.5", "--hit-rate", "0.5")[1])
+    assert mixed["step_time_s"]["prompts"] > 0 and mixed["energy"]["joules_per_output_token"] > 0
+    prices = mixed["prices_usd_per_million_tokens"]
+    assert prices["input"] < prices["blended"] < prices["output"]
+    owned = json.loads(run(*words, "--purchase", "30000", "--utilisation", "0.5")[1])
+    assert owned["cost_usd_per_million_tokens"] != plain["cost_usd_per_million_tokens"]
+    text = run(*words[:-1])[1]
+    assert "data 8, expert 8" in text and "first token after" in text and "buffers" in text
+    measured = ("--speculation", "deepseek-r1-mtp-thinking")
+    drafted = "tensor=8,expert=8,data=8,batch=64,draft_tokens=2"
+    answer = json.loads(run("explain", *scene, "--layout", drafted, *measured, "--json")[1])
+    assert answer["memory_bytes"]["draft"] > 0
+    assert answer["speed_tokens_per_s"] > 1.5 * plain["speed_tokens_per_s"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--layout", "data=3,expert=3,batch=3"), "256 experts"),
+        (("--layout", "tensor=8", "--purchase", "1", "--price-per-hour", "1"), "--purchase"),
+        (("--layout", "tensor=8", "--draft", "llama-3.2-1b", "--speculation", "glm-5.2-mtp"), "--draft"),
+        (("--layout", "tensor=8", "--speculation", "nonesuch"), "speculation"),
+        (("--layout", "tensor=8", "--hit-rate", "2"), "hit_rate"),
+        (("--layout", "tensor=8", "--overlap", "2"), "overlap"),
+    ],
+)
+def test_absurd_sparse_questions(run, words, says):
+    code, out, err = run("explain", "--model", "deepseek-v3", "--accelerator", "h100-sxm", *words)
+    assert code == 2 and out == "" and says in err and "Traceback" not in err

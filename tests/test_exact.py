@@ -5,8 +5,10 @@ import pytest
 
 import jaxecon as je
 from jaxecon.optimum import audit
+from jaxecon.scenarios import evaluate_layouts
 from numpy_reference import table
-from random_questions import question, scenario_of
+from numpy_sparse import table as sparse_table
+from random_questions import question, scenario_of, sparse_question, sparse_scenario_of
 
 SMALL = {"max_accelerators": 12, "max_batch": 48}
 
@@ -34,6 +36,41 @@ def test_equals_naive_enumeration(seed):
     assert found.cost == pytest.approx(expected[1], rel=1e-12)
     assert found.space_size == len(rows) and found.gap == 0.0
     assert found.examined <= found.space_size and found.cost <= q["budget"]
+    audit(scenario, found)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_sparse_layouts_equal_the_plain_account(seed):
+    q = sparse_question(seed)
+    rows = sparse_table(q, 12, 48)
+    spread = rows[rows[:, 6] > 1]  # several data ranks
+    rows = spread if len(spread) else rows
+    rows = rows[np.random.default_rng(seed).integers(0, len(rows), 64)]
+    names = ("tensor", "pipeline", "expert", "data", "batch")
+    layouts = je.Layout(**dict(zip(names, rows[:, 3:].T, strict=True)))
+    speed, cost, _, margin = evaluate_layouts(sparse_scenario_of(q), layouts)
+    np.testing.assert_allclose(speed, rows[:, 0], rtol=1e-12)
+    np.testing.assert_allclose(cost, rows[:, 1], rtol=1e-12)
+    assert np.all(margin >= 0)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_sparse_models_equal_naive_enumeration(seed):
+    q = sparse_question(seed)
+    scenario, rows = sparse_scenario_of(q), sparse_table(q, 12, 48)
+    able = rows[rows[:, 1] <= q["budget"]]
+    if not len(able):
+        with pytest.raises(je.InfeasibleError, match="unreachable" if len(rows) else "fits on no"):
+            je.certified_optimum(scenario, q["budget"], **SMALL)
+        return
+    found = je.certified_optimum(scenario, q["budget"], **SMALL)
+    layout = found.layout
+    assert found.space_size == len(rows)
+    assert found.speed == pytest.approx(able[:, 0].max(), rel=1e-12)
+    names = ("accelerators", "tensor", "pipeline", "expert", "data", "batch")
+    same = np.all(able[:, 2:] == [float(getattr(layout, k)) for k in names], axis=1)
+    assert able[same, 0] == pytest.approx([found.speed], rel=1e-12)
+    assert able[same, 1] == pytest.approx([found.cost], rel=1e-12)
     audit(scenario, found)
 
 

@@ -130,6 +130,13 @@ def calibrated(
     )
 
 
+def profile_of(accelerator: Accelerator) -> EngineProfile:
+    """The engine's profile of an accelerator that has constants."""
+    if accelerator.engine is None:
+        raise ValueError("the accelerator has no engine profile")
+    return accelerator.engine
+
+
 def _fields(module: eqx.Module) -> dict:
     return {name: getattr(module, name) for name in type(module).__dataclass_fields__}
 

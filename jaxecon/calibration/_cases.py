@@ -21,6 +21,10 @@ GROWN_CACHE = ("vllm",)
 """Engines that allocate the cache as it grows; others reserve it to a request's final length."""
 
 
+CHUNK_TOKENS = 8192.0
+"""Prompt tokens of one pass, at most: the token budget that engines ship with."""
+
+
 class Case(NamedTuple):
     """A measured row as a question to the cost model, and what it belongs to."""
 
@@ -140,7 +144,8 @@ def without_windows(model: Model) -> Model:
 
 def scenario_of(case: Case) -> Serving:
     """The cost model's scenario of a case."""
-    return Serving(case.model, case.accelerator, Workload(case.context, case.output))
+    chunk = CHUNK_TOKENS if case.aggregated else None
+    return Serving(case.model, case.accelerator, Workload(case.context, case.output), chunk_tokens=chunk)
 
 
 def stacked(items: list[eqx.Module]) -> eqx.Module:
@@ -208,7 +213,8 @@ def fitting_batches(cases: list[Case], blocks: list[Block]) -> np.ndarray:
     several = jax.vmap(margin, in_axes=(0, 0, 0, 0, None))
     for b in blocks:
         first, second = (
-            np.asarray(several(b.model, b.accelerator, b.layout, b.allocated, jnp.asarray(k))) for k in (1.0, 2.0)
+            np.asarray(several(b.model, b.accelerator, b.layout, b.allocated, jnp.asarray(k)))
+            for k in (1.0, 2.0)
         )
         one = np.asarray(b.layout.pipeline * b.layout.data)
         room = one * (1.0 + np.maximum(first, 0.0) / np.maximum(first - second, 1.0))

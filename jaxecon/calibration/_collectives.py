@@ -76,7 +76,11 @@ def read_collectives(path: str | Path) -> list[Call]:
         raise InputError(f"cannot read '{path}': {error}") from error
     reader, calls = csv.DictReader(text.splitlines()), []
     for row in reader:
-        if row["op"] not in OPERATIONS or row["n_nodes"] != "1.0" or not row["size_convention"].startswith("total"):
+        if (
+            row["op"] not in OPERATIONS
+            or row["n_nodes"] != "1.0"
+            or not row["size_convention"].startswith("total")
+        ):
             continue
         try:
             machine = accelerator_name(row["gpu"])
@@ -102,7 +106,9 @@ def fit_collectives(calls: Sequence[Call]) -> dict[str, CollectiveFit]:
         arrays = _arrays(own)
         logs = np.log([c.seconds for c in own])
 
-        def residuals(x: np.ndarray, network=network, arrays=arrays, logs=logs) -> tuple[np.ndarray, np.ndarray]:
+        def residuals(
+            x: np.ndarray, network=network, arrays=arrays, logs=logs
+        ) -> tuple[np.ndarray, np.ndarray]:
             value, jacobian = _logs(jnp.asarray(x), network, arrays)
             return np.asarray(value) - logs, np.asarray(jacobian)
 
@@ -116,13 +122,15 @@ def fit_collectives(calls: Sequence[Call]) -> dict[str, CollectiveFit]:
 
 
 def _estimates(fit: Fit, mean: np.ndarray, spread: np.ndarray) -> dict[str, tuple[float, float, float]]:
-    _, hessian = normal_equations(fit.residuals, fit.jacobian, fit.vector, np.ones(len(fit.residuals)), mean, spread)
+    _, hessian = normal_equations(
+        fit.residuals, fit.jacobian, fit.vector, np.ones(len(fit.residuals)), mean, spread
+    )
     deviation = np.sqrt(np.diag(np.linalg.inv(hessian)))
     rows = {}
     for (name, share, *_), x, d in zip(_CONSTANTS, fit.vector, deviation, strict=True):
         ends = x + NORMAL_90 * d * np.asarray([0.0, -1.0, 1.0])
         values = 1.0 / (1.0 + np.exp(-ends)) if share else np.exp(ends)
-        rows[name] = tuple(float(v) for v in values)
+        rows[name] = (float(values[0]), float(values[1]), float(values[2]))
     return rows
 
 

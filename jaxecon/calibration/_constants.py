@@ -28,7 +28,7 @@ class Constant(NamedTuple):
         return 1.0 / (1.0 + math.exp(-inner)) if self.kind == SHARE else math.exp(inner)
 
 
-_STREAM = "HBM streams reach 0.83 to 0.89 of the rated bandwidth; matrix-vector products a little less"
+_STREAM = "HBM streams reach 0.83 to 0.89 of the rated bandwidth, matrix-vector products less"
 _GEMM = "large products reach 0.68 to 0.8 of the rated FLOP/s, wider operands more"
 
 
@@ -107,10 +107,14 @@ def _levels() -> list[Constant]:
     rows = []
     for family, factors in FAMILIES.items():
         for what, spread in factors.items():
-            text = f"{what.replace('_', ' ')} of {family.capitalize()} accelerators beside the shared constant"
+            text = (
+                f"{what.replace('_', ' ')} of {family.capitalize()} accelerators beside the shared constant"
+            )
             rows.append(Constant(f"{family}.{what}", FACTOR, 1.0, spread, text))
     for machine, spread in MACHINES.items():
-        rows.append(Constant(f"{machine}.rate", FACTOR, 1.0, spread, f"all rates of {machine} beside its family's"))
+        rows.append(
+            Constant(f"{machine}.rate", FACTOR, 1.0, spread, f"all rates of {machine} beside its family's")
+        )
     for engine in ENGINES:
         for what, spread in _ENGINE.items():
             text = f"{what.replace('_', ' ')} of {engine} beside the shared constant"
@@ -119,9 +123,13 @@ def _levels() -> list[Constant]:
         text = f"share of other prompts that delays decoding in {engine}, 0.5 where requests move in step"
         rows.append(Constant(f"{engine}.exposure", SHARE, share, spread, text))
         share, spread = _MIXING[engine]
-        rows.append(Constant(f"{engine}.mixing", SHARE, share, spread, f"prompt chunks in decode passes of {engine}"))
+        rows.append(
+            Constant(f"{engine}.mixing", SHARE, share, spread, f"prompt chunks in decode passes of {engine}")
+        )
     for what in ("launch", "step"):
-        rows.append(Constant(f"gpt-fast.{what}", FACTOR, 1.0, 0.7, f"{what} of gpt-fast beside the shared constant"))
+        rows.append(
+            Constant(f"gpt-fast.{what}", FACTOR, 1.0, 0.7, f"{what} of gpt-fast beside the shared constant")
+        )
     return rows
 
 

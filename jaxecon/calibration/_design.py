@@ -9,13 +9,12 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._numerics import EXACT
-from ..cost._interference import prompt_delay
+from ..cost._interference import TokenWork, prompt_delay, token_work
 from ..cost._serving_network import Exchange
 from ..cost._serving_step import Engine, PassWork, pass_seconds
-from ..scenarios import Serving, TokenWork, token_work
 from ..specs import Accelerator, Layout, Model, Workload
-from ._apply import Places, Vector, calibrated, stacked_places
-from ._cases import SIZE, Block, Case, blocks_of, fitting_batches, stacked
+from ._apply import Places, Vector, calibrated, profile_of, stacked_places
+from ._cases import CHUNK_TOKENS, SIZE, Block, Case, blocks_of, fitting_batches, stacked
 from ._constants import ALGORITHMS, OTHER_ALGORITHMS, PRIOR_MEAN
 
 _KINDS = ("head", "attention", "projection", "feed_forward", "expert")
@@ -40,25 +39,14 @@ class Design(eqx.Module):
 
         def one(work, accelerator, where, aggregated, per_step):
             hardware = calibrated(vector, accelerator, self.engine, where)
-            profile = hardware.engine
+            profile = profile_of(hardware)
             none = jnp.zeros_like(profile.step_overhead)
             engine = Engine(profile.kernels_per_layer, none, none + 1.0, profile)
             step = pass_seconds(work.decode, hardware, engine, EXACT).total + profile.step_overhead
-            delay = prompt_delay(
-                work.decode,
-                work.chunk,
-                work.passes,
-                work.output,
-                hardware,
-                engine,
-                profile.step_overhead,
-                EXACT,
-            )
+            delay = prompt_delay(work, hardware, engine, profile.step_overhead, EXACT)
             return (step + aggregated * delay) / per_step
 
-        return jax.vmap(one)(
-            self.work, self.accelerator, self.places, self.aggregated, self.tokens_per_step
-        )
+        return jax.vmap(one)(self.work, self.accelerator, self.places, self.aggregated, self.tokens_per_step)
 
 
 def designs_of(cases: list[Case]) -> tuple[Design, ...]:
@@ -135,7 +123,8 @@ def works_of(blocks: list[Block], batches: np.ndarray, like: TokenWork | None = 
     works = [_work(b, batches) for b in blocks]
     if like is not None:
         width = {kind: like.decode.kinds.count(kind) for kind in _KINDS}
-        experts = like.decode.messages.experts.layers.shape[-1]
+        exchange = like.decode.messages.experts
+        experts = 1 if exchange is None else exchange.layers.shape[-1]
         return jax.tree.map(lambda *x: np.concatenate(x), *[_padded(w, width, experts) for w in works])
     width = {kind: max(w.decode.kinds.count(kind) for w in works) for kind in _KINDS}
     sparse = [w.decode.messages.experts for w in works]
@@ -145,8 +134,11 @@ def works_of(blocks: list[Block], batches: np.ndarray, like: TokenWork | None = 
 
 
 def _work(block: Block, batches: np.ndarray) -> TokenWork:
-    def work(model: Model, accelerator: Accelerator, layout: Layout, context: Array, output: Array) -> TokenWork:
-        return token_work(Serving(model, accelerator, Workload(context, output)), layout)
+    def work(
+        model: Model, accelerator: Accelerator, layout: Layout, context: Array, output: Array
+    ) -> TokenWork:
+        chunk, one = jnp.asarray(CHUNK_TOKENS), jnp.asarray(1.0)
+        return token_work(model, accelerator, Workload(context, output), layout, chunk, one, EXACT)
 
     batch = np.pad(batches[block.rows], (0, SIZE - len(block.rows)), mode="edge")
     layout = eqx.tree_at(lambda x: x.batch, block.layout, jnp.asarray(batch))
@@ -171,7 +163,7 @@ def _padded_pass(work: PassWork, width: dict[str, int], experts: int) -> PassWor
         slots += own + [-1] * (number - len(own))
         kinds += [kind] * number
 
-    def lay(x: Array, empty: float) -> Array:
+    def lay(x: np.ndarray, empty: float) -> np.ndarray:
         columns = [x[..., i] if i >= 0 else np.full_like(x[..., 0], empty) for i in slots]
         return np.stack(columns, axis=-1)
 
@@ -180,7 +172,10 @@ def _padded_pass(work: PassWork, width: dict[str, int], experts: int) -> PassWor
     fields |= {name: lay(np.asarray(fields[name]), 16.0) for name in ("arithmetic_bits", "memory_bits")}
     sent = fields["messages"]
     fields["messages"] = eqx.tree_at(
-        lambda m: m.experts, sent, _padded_exchange(sent.experts, sent.tensor, experts), is_leaf=lambda x: x is None
+        lambda m: m.experts,
+        sent,
+        _padded_exchange(sent.experts, sent.tensor, experts),
+        is_leaf=lambda x: x is None,
     )
     return PassWork(**fields | {"kinds": tuple(kinds)})
 
@@ -194,7 +189,7 @@ def _padded_exchange(sent: Exchange | None, like: Array, experts: int) -> Exchan
         return Exchange(one, one, one, one, one, none, bytes_, bytes_)
     missing = experts - sent.layers.shape[-1]
 
-    def pad(x: Array, axis: int, empty: float) -> Array:
+    def pad(x: Array, axis: int, empty: float) -> np.ndarray:
         widths = [(0, 0)] * x.ndim
         widths[axis] = (0, missing)
         return np.pad(np.asarray(x), widths, constant_values=empty)

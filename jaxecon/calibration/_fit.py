@@ -220,4 +220,3 @@ def _logs(designs: tuple[Design, ...], vector: Vector) -> tuple[Array, Array]:
 
     jacobian, value = jax.jacfwd(logs, has_aux=True)(vector)
     return value, jacobian
-

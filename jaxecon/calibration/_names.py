@@ -32,8 +32,11 @@ _ENGINES = (
 _ENDINGS = re.compile(
     r"-(hf|instruct|chat|base|it|bf16|fp16|fp8|nvfp4|fp4|int8|int4|awq|gptq|fp8-kv|v\d(\.\d|_\d)?|\d{4})$"
 )
-_SAME_SHAPES = {"deepseek-v3.1": "deepseek-v3", "deepseek-v3/r1": "deepseek-r1", "mistral-7b": "mistral-7b-v0.1"}
-_BYTES = {"16": 2.0, "8": 1.0, "4": 0.5}
+_SAME_SHAPES = {
+    "deepseek-v3.1": "deepseek-v3",
+    "deepseek-v3/r1": "deepseek-r1",
+    "mistral-7b": "mistral-7b-v0.1",
+}
 
 
 class Precisions(NamedTuple):
@@ -66,17 +69,16 @@ def model_of(name: str, repository: str, precisions: Precisions) -> Model:
 
 
 def _known(spelling: str, known: set[str]) -> str | None:
-    text = spelling.lower().removeprefix("meta-")
-    for text in (text, text.rsplit("/", 1)[-1].removeprefix("meta-").removeprefix("nvidia-").replace("llama-3_", "llama-3.")):
+    whole = spelling.lower().removeprefix("meta-")
+    last = whole.rsplit("/", 1)[-1].removeprefix("meta-").removeprefix("nvidia-")
+    for text in (whole, last.replace("llama-3_", "llama-3.")):
         while text:
             if text in known:
                 return text
             if text in _SAME_SHAPES:
                 return _SAME_SHAPES[text]
             shorter = _ENDINGS.sub("", text)
-            if shorter == text:
-                break
-            text = shorter
+            text = "" if shorter == text else shorter
     return None
 
 

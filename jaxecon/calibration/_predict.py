@@ -11,10 +11,10 @@ import numpy as np
 from jaxtyping import Array
 
 from .._errors import InputError, nearest
-from ..scenarios import Serving, token_time
+from ..scenarios import Serving
 from ..specs import Accelerator, Layout
 from ..specs import load_accelerator as load_plain
-from ._apply import Places, calibrated, places
+from ._apply import Places, calibrated, places, profile_of
 from ._constants import ALGORITHMS, FAMILIES, FAMILY_OF
 from ._names import engine_name
 from ._shipped import Shipped, shipped
@@ -61,7 +61,9 @@ def load_accelerator(
     fitted = shipped(None if constants is None else Path(constants))
     name = engine_name(engine)
     if name not in fitted.engines:
-        raise InputError(f"no fitted constants for engine {engine!r}; {nearest(engine, sorted(fitted.engines))}")
+        raise InputError(
+            f"no fitted constants for engine {engine!r}; {nearest(engine, sorted(fitted.engines))}"
+        )
     if plain.network.kind == "torus":
         raise InputError(f"{plain.name} has a torus of links, for which nothing is fitted; leave engine out")
     where = _places(str(plain.name), name)
@@ -86,7 +88,6 @@ def predict_interval(
     scenario: Serving,
     layout: Layout,
     *,
-    aggregated: bool = False,
     constants: str | os.PathLike[str] | None = None,
 ) -> Interval:
     """Seconds per output token with the interval that holds 90 % of measurements.
@@ -98,7 +99,6 @@ def predict_interval(
     Args:
         scenario: a question whose accelerator was loaded with `engine`.
         layout: one layout.
-        aggregated: whether the replica ingests the prompts of its own requests.
         constants: the file that the accelerator was loaded with, if not the shipped one.
 
     Raises:
@@ -111,7 +111,7 @@ def predict_interval(
     engine, machine = str(profile.name), str(scenario.accelerator.name)
     vector = jnp.asarray(fitted.vector)
     where = _places(machine, engine)
-    value, gradient = _log_time(vector, scenario, layout, where, engine, aggregated)
+    value, gradient = _log_time(vector, scenario, layout, where, engine)
     new = "model" if machine in fitted.accelerators else "accelerator"
     if engine not in ALGORITHMS:
         new = "engine"
@@ -123,15 +123,15 @@ def predict_interval(
 
 @eqx.filter_jit
 def _log_time(
-    vector: Array, scenario: Serving, layout: Layout, where: Places, engine: str, aggregated: bool
+    vector: Array, scenario: Serving, layout: Layout, where: Places, engine: str
 ) -> tuple[Array, Array]:
     def log_time(x: Array) -> Array:
         hardware = calibrated(x, scenario.accelerator, engine, where)
         changed = eqx.tree_at(
             lambda s: [s.accelerator, s.kernels_per_layer, s.engine_overhead],
             scenario,
-            [hardware, hardware.engine.kernels_per_layer, hardware.engine.step_overhead],
+            [hardware, profile_of(hardware).kernels_per_layer, profile_of(hardware).step_overhead],
         )
-        return jnp.log(token_time(changed, layout, aggregated=aggregated))
+        return jnp.log(changed.step_time(layout).total / changed.tokens_per_step(layout))
 
     return jax.value_and_grad(log_time)(vector)

@@ -52,10 +52,10 @@ def constants_toml(found: Calibration, date: str, data: str) -> str:
     ]
     for name in (None, *found.held_out):
         for dense, label in ((None, "all"), (True, "dense"), (False, "sparse")):
-            e = found.errors(dense, name)
+            error = found.errors(dense, name)
             prefix = f"{label}_{'fitted' if name is None else 'without_' + name}"
-            if e.rows:
-                lines += [f"{prefix}_mean = {e.mean:.4f}", f"{prefix}_median = {e.median:.4f}"]
+            if error.rows:
+                lines += [f"{prefix}_mean = {error.mean:.4f}", f"{prefix}_median = {error.median:.4f}"]
     lines += [f"coverage_without_{k} = {v.coverage:.4f}" for k, v in found.held_out.items()]
     lines += ["", "[engines]", *(f'"{k}" = {v}' for k, v in engines.items())]
     lines += ["", "[accelerators]", *(f'"{k}" = {v}' for k, v in accelerators.items())]
@@ -99,7 +99,8 @@ def shipped(path: Path | None = None) -> Shipped:
         return _read(table)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(
-            f"'{path}' does not hold the {len(NAMES)} constants of this version ({error}); fit anew with 'jaxecon calibrate'"
+            f"'{path}' does not hold the {len(NAMES)} constants of this version ({error}); "
+            "fit anew with 'jaxecon calibrate'"
         ) from error
 
 

@@ -139,9 +139,7 @@ def parse(row: dict[str, str], line: int) -> Measurement:
     if not low <= milliseconds <= high:
         raise InputError(f"'tpot_ms' is {milliseconds:g}; expected milliseconds, {low:g} to {high:g}")
     if counts["n_gpus"] % counts["replicas"]:
-        raise InputError(
-            f"{counts['n_gpus']} accelerators do not make {counts['replicas']} equal replicas"
-        )
+        raise InputError(f"{counts['n_gpus']} accelerators do not make {counts['replicas']} equal replicas")
     ttft = _positive(texts["ttft_ms"], "ttft_ms") / 1e3 if texts["ttft_ms"] else None
     return Measurement(
         line=line,
@@ -151,7 +149,10 @@ def parse(row: dict[str, str], line: int) -> Measurement:
         batch=sizes["batch"],
         isl=sizes.get("isl", 1024.0),
         osl=sizes.get("osl", 512.0),
-        **{k: texts[k] for k in ("model", "hf_model", "gpu", "engine", "weight_prec", "kv_prec", "spec_decode")},
+        **{
+            k: texts[k]
+            for k in ("model", "hf_model", "gpu", "engine", "weight_prec", "kv_prec", "spec_decode")
+        },
         **counts,
     )
 

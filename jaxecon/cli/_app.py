@@ -35,6 +35,20 @@ def optimize(
     max_draft_tokens: o.MaxDraft = 8,
     reserve: o.Reserve = 0.1,
     engine: o.Engine = None,
+    speculation: o.Setting = None,
+    prompt: o.Prompt = None,
+    hit_rate: o.HitRate = 0.0,
+    chunk_tokens: o.Chunk = None,
+    overlap: o.Overlap = 0.0,
+    expert_imbalance: o.Imbalance = 1.0,
+    engine_overhead_s: o.Overhead = None,
+    dispatch_bits: o.Dispatch = None,
+    purchase: o.Purchase = None,
+    life_years: o.Life = 4.0,
+    utilisation: o.Utilisation = 0.7,
+    power_price: o.PowerPrice = 0.08,
+    pue: o.Pue = 1.25,
+    grid_intensity: o.Grid = 400.0,
     max_accelerators: o.MaxAccelerators = 1024,
     plot: o.Plot = None,
     as_json: o.Json = False,
@@ -44,10 +58,11 @@ def optimize(
     options = _shared(locals())
     _check_picture(plot)
     from ._optimize import answer
-    from ._question import question, working
+    from ._question import question, site_of, working
 
     with working("searching all legal layouts"):
-        result = answer(question(model, accelerator, **options), model, budget, max_accelerators)
+        scenario = question(model, accelerator, **options)
+        result = answer(scenario, model, budget, max_accelerators, site_of(pue, grid_intensity))
     _deliver(result, model, accelerator, plot, as_json, as_csv)
 
 
@@ -55,7 +70,7 @@ def optimize(
 def explain(
     model: o.ModelName,
     accelerator: o.AcceleratorName,
-    layout: Annotated[str, typer.Option(help="For example tensor=8,pipeline=1,batch=32.")],
+    layout: Annotated[str, typer.Option(help="tensor=8,pipeline=1,data=1,expert=1,batch=32")],
     context: o.Context = 4096.0,
     output: o.Output = 512.0,
     weight_bits: o.WeightBits = None,
@@ -65,6 +80,20 @@ def explain(
     acceptance: o.Acceptance = 0.7,
     reserve: o.Reserve = 0.1,
     engine: o.Engine = None,
+    speculation: o.Setting = None,
+    prompt: o.Prompt = None,
+    hit_rate: o.HitRate = 0.0,
+    chunk_tokens: o.Chunk = None,
+    overlap: o.Overlap = 0.0,
+    expert_imbalance: o.Imbalance = 1.0,
+    engine_overhead_s: o.Overhead = None,
+    dispatch_bits: o.Dispatch = None,
+    purchase: o.Purchase = None,
+    life_years: o.Life = 4.0,
+    utilisation: o.Utilisation = 0.7,
+    power_price: o.PowerPrice = 0.08,
+    pue: o.Pue = 1.25,
+    grid_intensity: o.Grid = 400.0,
     plot: o.Plot = None,
     as_json: o.Json = False,
     as_csv: o.Csv = False,
@@ -73,9 +102,10 @@ def explain(
     options = _shared(locals())
     _check_picture(plot)
     from ._explain import explain as explained, layout_of
-    from ._question import question
+    from ._question import question, site_of
 
-    result = explained(question(model, accelerator, **options), layout_of(layout), model)
+    scenario, site = question(model, accelerator, **options), site_of(pue, grid_intensity)
+    result = explained(scenario, layout_of(layout), model, site)
     _deliver(result, model, accelerator, plot, as_json, as_csv)
 
 
@@ -94,6 +124,19 @@ def frontier(
     max_draft_tokens: o.MaxDraft = 8,
     reserve: o.Reserve = 0.1,
     engine: o.Engine = None,
+    speculation: o.Setting = None,
+    prompt: o.Prompt = None,
+    hit_rate: o.HitRate = 0.0,
+    chunk_tokens: o.Chunk = None,
+    overlap: o.Overlap = 0.0,
+    expert_imbalance: o.Imbalance = 1.0,
+    engine_overhead_s: o.Overhead = None,
+    dispatch_bits: o.Dispatch = None,
+    purchase: o.Purchase = None,
+    life_years: o.Life = 4.0,
+    utilisation: o.Utilisation = 0.7,
+    power_price: o.PowerPrice = 0.08,
+    pue: o.Pue = 1.25,
     max_accelerators: o.MaxAccelerators = 1024,
     plot: o.Plot = None,
     as_json: o.Json = False,
@@ -135,8 +178,8 @@ def evaluate(
 ) -> None:
     """Many layouts at once, CSV to CSV.
 
-    Columns: model, accelerator, tensor, batch, and optionally pipeline, draft_tokens, context,
-    output, weight_bits, kv_bits, price_per_hour.
+    Columns: model, accelerator, tensor, batch, and optionally pipeline, expert, data, draft_tokens,
+    context, output, weight_bits, kv_bits, price_per_hour.
     """
     from ._evaluate import evaluate_file
     from ._question import csv_text, working
@@ -157,8 +200,10 @@ def evaluate(
 def calibrate(
     data: Annotated[Path, typer.Argument(help="CSV of measured points; columns in the manual below.")],
     on_bad: Annotated[str, typer.Option(help="What to do with bad rows: refuse or skip.")] = "refuse",
-    prior: Annotated[str, typer.Option(help="What to start from: shipped constants, or physics.")] = "shipped",
-    held_out: Annotated[str, typer.Option(help="Leave out each: model, accelerator, engine; or none.")] = "model",
+    prior: Annotated[str, typer.Option(help="Start from: shipped constants, or physics.")] = "shipped",
+    held_out: Annotated[
+        str, typer.Option(help="Leave out each: model, accelerator, engine; or none.")
+    ] = "model",
     kinds: Annotated[
         str, typer.Option(help="Kinds of rows to use.")
     ] = "decode_steady,serving_agg,serving_disagg",
@@ -205,8 +250,9 @@ def accelerators(as_json: o.Json = False) -> None:
 
 
 _SHARED = (
-    "context output demand weight_bits kv_bits price_per_hour draft acceptance max_draft_tokens reserve"
-    " engine"
+    "context output demand weight_bits kv_bits price_per_hour draft acceptance max_draft_tokens reserve "
+    "speculation prompt hit_rate chunk_tokens overlap expert_imbalance engine_overhead_s dispatch_bits "
+    "purchase life_years utilisation power_price pue engine"
 ).split()
 
 

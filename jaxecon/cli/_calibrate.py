@@ -51,7 +51,9 @@ def answer(
 ) -> dict[str, Any]:
     """Fit, write what was asked for, and say how good it is."""
     rows, cases, bad = usable(data, on_bad, _names(kinds, KINDS, "kind"))
-    left = [] if held_out == "none" else _names(held_out, ("model", "accelerator", "engine"), "held-out group")
+    left = (
+        [] if held_out == "none" else _names(held_out, ("model", "accelerator", "engine"), "held-out group")
+    )
     if prior not in ("shipped", "physics"):
         raise InputError(f"the prior is 'shipped' or 'physics', got {prior!r}")
     mean, spread = (shipped().vector, _NEARBY * PRIOR_SPREAD) if prior == "shipped" else (None, None)
@@ -172,7 +174,9 @@ def _constants_table(constants: dict[str, Any]) -> Table:
 def _worst_table(rows: list[dict[str, Any]]) -> Table:
     table = Table("line", "model", "accelerator", "engine", "batch", "measured ms", "predicted ms", "error")
     for r in rows:
-        error = f"{100 * r['error']:+.0f} %" + (", faster than full rates" if r["faster_than_full_rates"] else "")
+        error = f"{100 * r['error']:+.0f} %" + (
+            ", faster than full rates" if r["faster_than_full_rates"] else ""
+        )
         machine = f"{r['n_gpus']} x {r['accelerator']}"
         times = (f"{r['measured_ms']:.2f}", f"{r['predicted_ms']:.2f}")
         table.add_row(str(r["line"]), r["model"], machine, r["engine"], f"{r['batch']:g}", *times, error)

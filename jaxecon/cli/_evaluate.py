@@ -84,7 +84,7 @@ def _scenario(row: dict[str, str]) -> Serving:
 
 
 def _degrees(row: dict[str, str], line: int, path: Path) -> list[float]:
-    defaults = {"pipeline": "1", "draft_tokens": "0"}
+    defaults = {"pipeline": "1", "expert": "1", "data": "1", "draft_tokens": "0"}
     try:
         return [whole(k, row.get(k, "").strip() or defaults.get(k, "")) for k in DEGREES]
     except InputError as error:
@@ -95,9 +95,8 @@ def _figures(scenario: Serving, degrees: list[list[float]]) -> list[dict[str, An
     count = len(degrees)
     size = max(8, 1 << (count - 1).bit_length())
     table = np.asarray(degrees)[np.minimum(np.arange(size), count - 1)]
-    tensor, stages, batch, draft = (jnp.asarray(c) for c in table.T)
-    one = jnp.ones_like(tensor)
-    speed, cost, total, margin = evaluate_layouts(scenario, Layout(tensor, stages, one, one, batch, draft))
+    degrees_ = dict(zip(DEGREES, (jnp.asarray(c) for c in table.T), strict=True))
+    speed, cost, total, margin = evaluate_layouts(scenario, Layout(**degrees_))
     columns = [np.asarray(x)[:count].tolist() for x in (speed, cost, total, margin)]
     return [
         dict(zip(FIGURES, (*values, values[-1] >= 0), strict=True)) for values in zip(*columns, strict=True)

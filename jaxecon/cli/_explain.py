@@ -4,10 +4,10 @@ from typing import Any
 
 from .._errors import InfeasibleError, InputError, nearest
 from ..report._launch import launch_commands
-from ..scenarios import Serving, why_illegal
-from ..specs import Layout
+from ..scenarios import Serving, account, why_illegal
+from ..specs import Layout, Site
 
-DEGREES = ("tensor", "pipeline", "batch", "draft_tokens")
+DEGREES = ("tensor", "pipeline", "expert", "data", "batch", "draft_tokens")
 
 
 def layout_of(text: str) -> Layout:
@@ -41,7 +41,7 @@ def whole(key: str, value: str) -> float:
     return float(number)
 
 
-def explain(scenario: Serving, layout: Layout, name: str) -> dict[str, Any]:
+def explain(scenario: Serving, layout: Layout, name: str, site: Site | None = None) -> dict[str, Any]:
     """Speed, cost, step time, ledger and launch commands of one layout.
 
     Raises:
@@ -57,14 +57,14 @@ def explain(scenario: Serving, layout: Layout, name: str) -> dict[str, Any]:
             f"this layout needs {float(ledger.used) / 1e9:.4g} GB per accelerator, which has "
             f"{float(ledger.capacity) / 1e9:.4g} GB"
         )
-    return described(scenario, layout, name)
+    return described(scenario, layout, name, site)
 
 
-def described(scenario: Serving, layout: Layout, name: str) -> dict[str, Any]:
+def described(scenario: Serving, layout: Layout, name: str, site: Site | None = None) -> dict[str, Any]:
     """The figures of a layout that is known to be legal and to fit."""
     time, ledger = scenario.step_time(layout), scenario.ledger(layout)
     degrees = ("accelerators", "tensor", "pipeline", "expert", "data", "batch", "draft_tokens")
-    parts = ("arithmetic", "memory", "network_bandwidth", "network_latency", "launch", "total")
+    parts = ("arithmetic", "memory", "network_bandwidth", "network_latency", "launch", "prompts", "total")
     uses = ("weights", "kv_cache", "draft", "activations", "buffers", "reserve", "capacity")
     return {
         "speed_tokens_per_s": float(scenario.speed(layout)),
@@ -72,5 +72,6 @@ def described(scenario: Serving, layout: Layout, name: str) -> dict[str, Any]:
         "layout": {k: int(getattr(layout, k)) for k in degrees},
         "step_time_s": {k: float(getattr(time, k)) for k in parts},
         "memory_bytes": {k: float(getattr(ledger, k)) for k in uses},
+        **account(scenario, layout, site),
         "launch": launch_commands(scenario, layout, name),
     }

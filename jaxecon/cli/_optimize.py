@@ -10,11 +10,13 @@ from .._errors import InfeasibleError
 from ..calibration import predict_interval
 from ..optimum import RelaxedOptimum, audit, certified_optimum, relaxed_optimum
 from ..scenarios import Serving
-from ..specs import Layout
+from ..specs import Layout, Site
 from ._explain import described
 
 
-def answer(scenario: Serving, name: str, budget: float, max_accelerators: int) -> dict[str, Any]:
+def answer(
+    scenario: Serving, name: str, budget: float, max_accelerators: int, site: Site | None = None
+) -> dict[str, Any]:
     """The certified layout with its breakdown, ledger and launch commands; audited."""
     found = certified_optimum(scenario, budget, max_accelerators=max_accelerators)
     audit(scenario, found)
@@ -24,7 +26,7 @@ def answer(scenario: Serving, name: str, budget: float, max_accelerators: int) -
         "space_size": found.space_size,
         "gap": found.gap,
     }
-    figures = described(scenario, found.layout, name)
+    figures = described(scenario, found.layout, name, site)
     figures["speed_tokens_per_s"] = found.speed
     figures["cost_usd_per_million_tokens"] = found.cost
     figures["certificate"] = proof
@@ -55,7 +57,7 @@ def interval(scenario: Serving, layout: Layout) -> dict[str, Any]:
 
 
 def _relaxed(best: RelaxedOptimum, certified: float) -> dict[str, Any]:
-    degrees = ("accelerators", "tensor", "pipeline", "batch", "draft_tokens")
+    degrees = ("accelerators", "tensor", "pipeline", "expert", "data", "batch", "draft_tokens")
     return {
         "speed_tokens_per_s": best.speed,
         "cost_usd_per_million_tokens": best.cost,
@@ -77,7 +79,7 @@ def show(result: dict[str, Any], model: str, accelerator: str) -> None:
         f"[bold]${result['cost_usd_per_million_tokens']:.3f}[/] per million output tokens",
         soft_wrap=True,
     )
-    line = f"tensor {layout['tensor']}, pipeline {layout['pipeline']}, batch {layout['batch']}"
+    line = _across(layout, "d") + f", pipeline {layout['pipeline']}, batch {layout['batch']}"
     if layout["draft_tokens"]:
         line += f", {layout['draft_tokens']} drafted tokens"
     if "certificate" in result:
@@ -98,14 +100,34 @@ def show(result: dict[str, Any], model: str, accelerator: str) -> None:
     for left, right in zip_longest(times, uses, fillvalue=("", "")):
         table.add_row(*left, *right)
     console.print(table)
+    console.print(_beside(result), soft_wrap=True)
     for engine, command in result["launch"].items():
         console.print(f"[dim]{engine}:[/] {command}", soft_wrap=True, highlight=False)
 
 
+def _across(layout: dict[str, Any], form: str) -> str:
+    """Degrees across a stage, those of experts only where they are used."""
+    names = ["tensor", *(k for k in ("data", "expert") if layout[k] > 1)]
+    return ", ".join(f"{k} {layout[k]:{form}}" for k in names)
+
+
+def _beside(result: dict[str, Any]) -> str:
+    """Prompts, prices by kind of token, and energy in one line."""
+    price, used = result["prices_usd_per_million_tokens"], result["energy"]
+    line = f"first token after {result['time_to_first_token_s']:.3g} s, a request after "
+    line += f"{result['request_time_s']:.3g} s; per million tokens ${price['input']:.3g} in, "
+    line += f"${price['output']:.3g} out, ${price['blended']:.3g} blended"
+    if used is not None:
+        line += f"; {used['joules_per_output_token']:.3g} J and "
+        line += f"{1e3 * used['grams_co2_per_output_token']:.3g} mg CO2 per output token"
+    return line
+
+
 def _relaxed_line(relaxed: dict[str, Any]) -> str:
     layout = relaxed["layout"]
-    line = f"real degrees: {relaxed['speed_tokens_per_s']:.1f} tokens/s with tensor "
-    line += f"{layout['tensor']:.2f}, pipeline {layout['pipeline']:.2f}, batch {layout['batch']:.1f} "
+    line = f"real degrees: {relaxed['speed_tokens_per_s']:.1f} tokens/s with "
+    line += _across(layout, ".2f")
+    line += f", pipeline {layout['pipeline']:.2f}, batch {layout['batch']:.1f} "
     line += f"({100 * relaxed['ahead_of_certified']:+.2f} %)"
     if relaxed["status"] != "success":
         return line + f"; no sensitivities: {relaxed['status']}"
@@ -117,7 +139,8 @@ def _relaxed_line(relaxed: dict[str, Any]) -> str:
 def flat(result: dict[str, Any]) -> dict[str, Any]:
     """One row of an answer, for CSV."""
     row = {k: v for k, v in result.items() if not isinstance(v, dict)}
-    for key in ("layout", "step_time_s", "memory_bytes", "certificate", "relaxed"):
+    parts = ("layout", "step_time_s", "memory_bytes", "prices_usd_per_million_tokens", "energy")
+    for key in (*parts, "certificate", "relaxed"):
         part = result.get(key) or {}
         row |= {f"{key}.{k}": v for k, v in part.items() if not isinstance(v, dict)}
     return row

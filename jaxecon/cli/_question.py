@@ -12,7 +12,15 @@ from rich.console import Console
 from .._errors import InputError
 from ..calibration import load_accelerator
 from ..scenarios import Serving
-from ..specs import Model, Speculation, Workload, load_model
+from ..specs import (
+    Model,
+    Ownership,
+    Site,
+    Speculation,
+    Workload,
+    load_model,
+    load_speculation,
+)
 
 
 def question(
@@ -30,21 +38,63 @@ def question(
     max_draft_tokens: int = 8,
     reserve: float = 0.1,
     engine: str | None = None,
+    speculation: str | None = None,
+    prompt: float | None = None,
+    hit_rate: float = 0.0,
+    chunk_tokens: float | None = None,
+    overlap: float = 0.0,
+    expert_imbalance: float = 1.0,
+    engine_overhead_s: float | None = None,
+    dispatch_bits: float | None = None,
+    purchase: float | None = None,
+    life_years: float = 4.0,
+    utilisation: float = 0.7,
+    power_price: float = 0.08,
+    pue: float = 1.25,
 ) -> Serving:
     """A `Serving` scenario from what was typed.
 
     Raises:
         InputError: where a name, number or file cannot be used.
     """
-    target = load_model(model, weight_bits=weight_bits, kv_bits=kv_bits)
-    workload = Workload(context=context, output=output, demand=demand)
+    bits = {"weight_bits": weight_bits, "kv_bits": kv_bits}
+    target = load_model(model, **bits, dispatch_bits=dispatch_bits)
+    workload = Workload(context, output, demand, prompt, hit_rate)
     warn_of_context(target, float(workload.full_context))
-    speculation = None
-    if draft is not None:
-        small = load_model(draft, weight_bits=weight_bits, kv_bits=kv_bits)
-        speculation = Speculation(small, acceptance, max_draft_tokens)
-    hardware = load_accelerator(accelerator, price_per_hour=price_per_hour, engine=engine)
-    return Serving(target, hardware, workload, speculation=speculation, reserve=reserve)
+    drafting = None
+    if speculation is not None:
+        if draft is not None:
+            raise InputError("--draft and --speculation both say what drafts; give one of them")
+        drafting = load_speculation(speculation, target)
+    elif draft is not None:
+        drafting = Speculation(load_model(draft, **bits), acceptance, max_draft_tokens)
+    if purchase is None:
+        hardware = load_accelerator(accelerator, price_per_hour=price_per_hour, engine=engine)
+    elif price_per_hour is not None:
+        raise InputError("--purchase and --price-per-hour both set the price; give one of them")
+    else:
+        owner = Ownership(purchase, life_years, utilisation, power_price)
+        hardware = owner.owned(load_accelerator(accelerator, price_per_hour=1.0, engine=engine), Site(pue))
+    return Serving(
+        target,
+        hardware,
+        workload,
+        speculation=drafting,
+        reserve=reserve,
+        chunk_tokens=chunk_tokens,
+        overlap=overlap,
+        expert_imbalance=expert_imbalance,
+        **({} if engine_overhead_s is None else {"engine_overhead": engine_overhead_s}),
+    )
+
+
+def site_of(pue: float, grid_intensity: float) -> Site:
+    """The site from what was typed.
+
+    Raises:
+        InputError: where a number is out of range.
+    """
+    return Site(pue, grid_intensity)
 
 
 def warn_of_context(model: Model, full: float) -> None:

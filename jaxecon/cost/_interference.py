@@ -1,34 +1,55 @@
 """Prompts that are ingested between decode steps of the same accelerators."""
 
+import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
 from .._numerics import Arithmetic
-from ..specs import Accelerator
+from ..specs import Accelerator, Layout, Model, Workload
 
 from ._serving_network import message_times
-from ._serving_step import Engine, PassWork, group_times, pass_seconds
-
-CHUNK = 8192.0
-"""Prompt tokens of one pass, at most: the token budget that engines ship with."""
+from ._serving_step import Engine, PassWork, group_times, pass_seconds, pass_work
 
 
-def chunks(prompt: Array) -> tuple[Array, Array, Array]:
-    """(passes, tokens of each, tokens before one on average) of a prompt in equal chunks."""
-    passes = jnp.maximum(jnp.ceil(prompt / CHUNK), 1.0)
-    tokens = prompt / passes
-    return passes, tokens, 0.5 * (prompt - tokens)
+class TokenWork(eqx.Module):
+    """A decode step and a chunk of another request's prompt, as work that knows no efficiency."""
+
+    decode: PassWork
+    chunk: PassWork
+    passes: Array
+    """Chunks of one prompt."""
+    output: Array
+    """Tokens generated per request."""
+
+
+def token_work(
+    model: Model,
+    accelerator: Accelerator,
+    workload: Workload,
+    layout: Layout,
+    chunk_tokens: Array,
+    imbalance: Array,
+    arithmetic: Arithmetic,
+) -> TokenWork:
+    """The work behind one token: all sequences decode; one prompt at a time on every data rank, in
+    equal chunks of at most `chunk_tokens` of what no earlier request has left in the cache."""
+    one = jnp.ones_like(layout.batch)
+    prompt = workload.prompt_tokens
+    cached = prompt * workload.hit_rate
+    new = jnp.maximum(prompt - cached, 1.0) * one
+    passes = jnp.maximum(arithmetic.ceil(new / chunk_tokens), 1.0)
+    tokens = new / passes
+    decode = pass_work(
+        model, accelerator, workload.context, layout.draft_tokens + one, layout, imbalance, arithmetic
+    )
+    alone = eqx.tree_at(lambda x: x.batch, layout, layout.pipeline * layout.data)
+    before = cached + 0.5 * (new - tokens)
+    chunk = pass_work(model, accelerator, before, tokens, alone, imbalance, arithmetic, prompt=True)
+    return TokenWork(decode, chunk, passes, workload.output * one)
 
 
 def prompt_delay(
-    decode: PassWork,
-    chunk: PassWork,
-    passes: Array,
-    output: Array,
-    accelerator: Accelerator,
-    engine: Engine,
-    step_overhead: Array,
-    arithmetic: Arithmetic,
+    work: TokenWork, accelerator: Accelerator, engine: Engine, step_overhead: Array, arithmetic: Arithmetic
 ) -> Array:
     """Seconds that other requests' prompts add to each token of a request being decoded.
 
@@ -40,11 +61,12 @@ def prompt_delay(
     profile = engine.profile
     if profile is None:
         raise ValueError("the delay by prompts needs an engine's profile")
+    decode, chunk = work.decode, work.chunk
     others = jnp.maximum(decode.sequences - 1.0 / decode.data, 0.0)
     alone = pass_seconds(chunk, accelerator, engine, arithmetic).total + step_overhead
     joined = _growth(decode, chunk, accelerator, engine, arithmetic)
     mixed = profile.prompt_mixing * joined + (1.0 - profile.prompt_mixing) * alone
-    return profile.prompt_exposure * others * passes * mixed / output
+    return profile.prompt_exposure * others * work.passes * mixed / work.output
 
 
 def _growth(

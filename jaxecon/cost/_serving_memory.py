@@ -25,7 +25,7 @@ class Ledger(eqx.Module):
     draft: Array
     activations: Array
     buffers: Array
-    """Tokens sent to and received from routed experts."""
+    """Tokens sorted for routed experts, and their results."""
     reserve: Array
     capacity: Array
 
@@ -98,11 +98,14 @@ def cache_bytes(model: Model, context: Array, layout: Layout, arithmetic: Arithm
     return total * layout.batch / (layout.pipeline * layout.data)
 
 
-def activation_bytes(model: Model, queries: Array, layout: Layout, arithmetic: Arithmetic) -> Array:
+def activation_bytes(
+    model: Model, queries: Array, chunk: Array, layout: Layout, arithmetic: Arithmetic
+) -> Array:
     """Bytes of live activations on one accelerator; grows with the tokens in flight.
 
     Two copies of the residual stream, the widest hidden layer in its shards, and float32
-    logits of the vocabulary's shard.
+    logits of the vocabulary's shard, for the tokens of a step; no logits for the `chunk` tokens of a
+    prompt on every data rank.
     """
     tokens = layout.batch / (layout.pipeline * layout.data) * queries
     wide = [0.0 * layout.tensor]
@@ -118,7 +121,7 @@ def activation_bytes(model: Model, queries: Array, layout: Layout, arithmetic: A
             wide.append(heads * mixer.head_dim / layout.tensor)
     widest = arithmetic.max(jnp.stack(jnp.broadcast_arrays(*wide), axis=-1))
     words = (2.0 * model.width + widest) * model.precision.activation
-    return tokens * (words + 4.0 * model.vocabulary / layout.tensor)
+    return (tokens + chunk) * words + tokens * 4.0 * model.vocabulary / layout.tensor
 
 
 def buffer_bytes(
@@ -126,8 +129,8 @@ def buffer_bytes(
 ) -> Array:
     """Bytes of tokens on their way to and from routed experts on the busiest rank.
 
-    Every group receives each token that needs it once, in the dispatched precision, and sends a
-    result back in that of communication. None where one rank holds everything.
+    Sorted by expert, each token that a group needs is held there once, in the dispatched precision,
+    and its result in that of communication; never more than all tokens of the stage.
     """
     kinds = [g.feed_forward for g in model.groups if isinstance(g.feed_forward, MixtureOfExperts)]
     zero = jnp.zeros_like(layout.batch)
@@ -139,6 +142,6 @@ def buffer_bytes(
     words = []
     for feed in kinds:
         width = model.width if feed.latent is None else feed.latent
-        words.append(width * groups_reached(feed.active, layout.expert) / layout.expert + zero)
-    elsewhere = 1.0 - 1.0 / layout.stage
-    return arithmetic.max(jnp.stack(words, axis=-1)) * tokens * busiest * size * elsewhere
+        share = busiest * groups_reached(feed.active, layout.expert) / layout.expert
+        words.append(width * arithmetic.minimum(share, 1.0 + zero))
+    return arithmetic.max(jnp.stack(words, axis=-1)) * tokens * size

@@ -15,6 +15,8 @@ class StepTime(eqx.Module):
     network_latency: Array
     launch: Array
     total: Array
+    prompts: Array = eqx.field(default_factory=lambda: jnp.zeros(()))
+    """What prompts of other requests, ingested by the same replica, add to a step."""
 
     @property
     def roofline_bound(self) -> Array:

@@ -15,5 +15,10 @@ from ._curves import (
     frontier as frontier,
     relaxed_frontier as relaxed_frontier,
 )
+from ._pools import (
+    Disaggregated as Disaggregated,
+    cheapest_prefill as cheapest_prefill,
+    disaggregated_optimum as disaggregated_optimum,
+)
 from ._rounding import rounded as rounded
 from ._space import Space as Space

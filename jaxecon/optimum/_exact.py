@@ -208,8 +208,14 @@ def _missing_memory(scenario: Scenario, max_accelerators: int) -> str:
     i = fit[np.argmin(np.asarray(layout.accelerators)[fit])]
     return text + (
         f"; the smallest that would fit has {int(layout.accelerators[i])} accelerators "
-        f"(tensor {int(layout.tensor[i])}, pipeline {int(layout.pipeline[i])})"
+        f"({_across(layout, i)}pipeline {int(layout.pipeline[i])})"
     )
+
+
+def _across(layout: Layout, i: int) -> str:
+    """Degrees across a stage in words, those of experts only where there are any."""
+    names = ["tensor", *(k for k in ("data", "expert") if float(getattr(layout, k)[i]) > 1.0)]
+    return "".join(f"{k} {int(getattr(layout, k)[i])}, " for k in names)
 
 
 def _margins(scenario: Scenario, max_accelerators: int) -> tuple[np.ndarray, Layout] | None:

@@ -1,12 +1,11 @@
 """The relaxed problem: real degrees and batch, as a smooth function with slacks.
 
-Unknowns are z = (ln tensor, ln pipeline, ln(1 + drafted tokens), ln batch). The first three lie
-in a box and are written z = low + (high - low) y with 0 < y < 1; the batch follows from the
-budget. The number of scale-up domains is not smoothed away: each box holds one count, so that a
-full domain is a bound of the box.
+Unknowns are z = (ln free degree, ln pipeline, ln(1 + drafted tokens), ln batch), where the free
+degree is the tensor or the data degree of a `Family`, whose other degrees are fixed or follow. The
+first three lie in a box and are written z = low + (high - low) y with 0 < y < 1; the batch follows
+from the budget. The number of scale-up domains is not smoothed away: each box holds one count, so
+that a full domain is a bound of the box.
 """
-
-from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -14,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._numerics import EXACT, Arithmetic
-from ..scenarios import Family, Scenario
+from ..scenarios import Across, Family, Scenario
 from ..specs import Layout
 
 CONSTRAINTS = ("price", "fill", "capacity", "accelerators", "demand", "largest batch")
@@ -35,11 +34,12 @@ class Box(eqx.Module):
     low: Float[Array, "3"]
     high: Float[Array, "3"]
     nodes: Array
-    """Scale-up domains of a tensor-parallel group."""
+    """Scale-up domains of a stage."""
     alone: Array
-    """Whether the tensor degree is fixed at 1, where nothing is communicated."""
+    """Whether the free degree is fixed at 1, where its ranks communicate nothing."""
     family: Array
     """Index among the families of the scenario."""
+    across: Across
     partition: str = eqx.field(static=True)
 
     def z(self, y: Array) -> Array:
@@ -56,13 +56,13 @@ class Box(eqx.Module):
 def layout_at(z: Array, box: Box, stated_nodes: bool = True) -> Layout:
     """The layout at z, with the box's domains, or with the least domains that hold it."""
     degrees = jnp.exp(z)
-    one = jnp.ones_like(degrees[..., 0])
-    nodes = jnp.broadcast_to(box.nodes, one.shape) if stated_nodes else None
+    tensor, data, expert = jnp.broadcast_arrays(*box.across.degrees(z[..., 0]))
+    nodes = jnp.broadcast_to(box.nodes, tensor.shape) if stated_nodes else None
     return Layout(
-        tensor=degrees[..., 0],
+        tensor=tensor,
         pipeline=degrees[..., 1],
-        expert=one,
-        data=one,
+        expert=expert,
+        data=data,
         batch=degrees[..., 3],
         draft_tokens=degrees[..., 2] - 1.0,
         nodes=nodes,
@@ -73,33 +73,34 @@ def layout_at(z: Array, box: Box, stated_nodes: bool = True) -> Layout:
 def box_of(
     family: Family, index: Array, scenario: Scenario, limits: Limits, nodes: Array, alone: Array
 ) -> Box:
-    """The box of the family with that index at `nodes` domains; `alone` fixes tensor degree 1.
+    """The box of the family with that index at `nodes` domains; `alone` fixes a free degree of 1.
 
-    The tensor degree lies above the capacity of one domain fewer and at or below that of `nodes`.
+    The stage is larger than one domain fewer holds, and at most as large as `nodes` hold.
     """
-    size = scenario.accelerator.network.domain_size
+    size = scenario.accelerator.network.domain_size / family.across.fixed
     largest = jnp.log(family.tensor_high)
     high = jnp.minimum(jnp.log(nodes * size), largest)
-    low = jnp.minimum(jnp.log(jnp.maximum((nodes - 1.0) * size, 1.0)), high)
+    low = jnp.minimum(jnp.log(jnp.maximum((nodes - 1.0) * size, family.tensor_low)), high)
     high, low = jnp.where(alone, 0.0, high), jnp.where(alone, 0.0, low)
     lows = [low, jnp.log(family.pipeline_low), jnp.log1p(family.draft_low)]
     highs = [high, jnp.log(family.pipeline_high), jnp.log1p(family.draft_high)]
-    nodes = jnp.where(alone, 1.0, nodes)
-    return Box(jnp.stack(lows), jnp.stack(highs), nodes, alone, index, family.partition)
+    return Box(jnp.stack(lows), jnp.stack(highs), nodes, alone, index, family.across, family.partition)
+
+
+def domains_of(free: Array, family: Family, scenario: Scenario) -> Array:
+    """Scale-up domains of a stage at a free degree; a full one is not the beginning of the next."""
+    size = scenario.accelerator.network.domain_size / family.across.fixed
+    return jnp.maximum(jax.lax.stop_gradient(jnp.ceil(free / size * (1.0 - 1e-12))), 1.0)
 
 
 def rebuilt(box: Box, scenario: Scenario, limits: Limits) -> Box:
     """The same box with bounds that follow from the scenario, so that they can be differentiated."""
-    boxes = [
-        box_of(family, box.family, scenario, limits, box.nodes, box.alone)
-        for family in scenario.families(limits.max_accelerators)
-    ]
-
-    def chosen(get: Callable[[Box], Array]) -> Array:
-        return jnp.stack([get(b) for b in boxes])[box.family]
-
-    low, high = chosen(lambda b: b.low), chosen(lambda b: b.high)
-    return Box(low, high, box.nodes, box.alone, box.family, box.partition)
+    families = scenario.families(limits.max_accelerators)
+    columns = zip(*(jax.tree.leaves(family) for family in families), strict=True)
+    leaves = [jnp.stack(column)[box.family] for column in columns]
+    family = jax.tree.unflatten(jax.tree.structure(families[0]), leaves)
+    found = box_of(family, box.family, scenario, limits, box.nodes, box.alone)
+    return eqx.tree_at(lambda b: (b.low, b.high, b.across), box, (found.low, found.high, found.across))
 
 
 def evaluate(
@@ -117,16 +118,16 @@ def evaluate(
     cost = scenario.cost_at_speed(layout, speed)
     size = scenario.accelerator.hbm_size
     used = size - scenario.memory_margin(layout, arithmetic)
-    log_t, log_p, log_b = z[..., 0], z[..., 1], z[..., 3]
+    log_p, log_b = z[..., 1], z[..., 3]
     if scenario.workload.demand is None:
         demand = jnp.ones_like(speed)
     else:
         demand = jnp.log(scenario.workload.demand / (layout.batch * speed))
     slacks = [
         jnp.log(limits.budget / cost),
-        log_b - log_p,
+        log_b - log_p - jnp.log(layout.data),
         jnp.log(size / used),
-        jnp.log(limits.max_accelerators) - log_t - log_p,
+        jnp.log(limits.max_accelerators) - jnp.log(layout.stage) - log_p,
         demand,
         jnp.log(limits.max_batch) - log_b + 1e-9,
     ]
@@ -174,7 +175,7 @@ def least_batch(
         low = jnp.where(affordable | last, low, query)
         return low, high, query, objective, slacks
 
-    low = z[..., 1]
+    low = z[..., 1] + jnp.log(layout_at(z, box).data)
     high = jnp.broadcast_to(jnp.log(limits.max_batch), low.shape)
     state = (low, high, low, low, jnp.zeros((*low.shape, len(CONSTRAINTS))))
     state = jax.lax.fori_loop(0, steps + 2, body, state)

@@ -12,17 +12,18 @@ _DRAFTS = 2.0
 def neighbours(block: Block, layout: Layout) -> np.ndarray:
     """Indices of the sets of degrees near real ones.
 
-    Near is at most twice or half the tensor degree, and a draft at most two tokens longer or
-    shorter; every pipeline degree is tried, since more stages with as much more batch cost little
-    and make the batch per stage finer.
+    Near is at most twice or half the tensor and the data degree, and a draft at most two tokens
+    longer or shorter; every pipeline and expert degree is tried, since more stages with as much more
+    batch cost little and make the batch per stage finer.
     """
     degrees = block.layouts
-    size = np.log(np.asarray(degrees.tensor) / float(layout.tensor))
-    draft = np.asarray(degrees.draft_tokens) - float(layout.draft_tokens)
-    near = (np.abs(size) <= np.log(_FACTOR) + 1e-9) & (np.abs(draft) <= _DRAFTS)
+    tensor = np.abs(np.log(np.asarray(degrees.tensor) / float(layout.tensor)))
+    data = np.abs(np.log(np.asarray(degrees.data) / float(layout.data)))
+    draft = np.abs(np.asarray(degrees.draft_tokens) - float(layout.draft_tokens))
+    near = (np.maximum(tensor, data) <= np.log(_FACTOR) + 1e-9) & (draft <= _DRAFTS)
     if np.any(near) or not len(block):
         return np.flatnonzero(near)
-    return np.asarray([int(np.argmin(np.abs(size) + np.abs(draft)))])
+    return np.asarray([int(np.argmin(tensor + data + draft))])
 
 
 def rounded(space: Space, layout: Layout, budget: float) -> tuple[Layout, float, float] | None:

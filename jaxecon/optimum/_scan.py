@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..scenarios import Family, Scenario
-from ._relaxation import Box, Limits, box_of, least_batch
+from ._relaxation import Box, Limits, box_of, domains_of, least_batch
 
 UNFIT = -1e2
 """Scores below this are of points that break a constraint."""
@@ -31,7 +31,7 @@ class Candidate(eqx.Module):
 
 
 class _Grid(eqx.Module):
-    """Logarithms of tensor degree, stages and 1 + drafted tokens."""
+    """Logarithms of the free degree, stages and 1 + drafted tokens."""
 
     tensor: Array
     stages: Array
@@ -48,7 +48,7 @@ def candidate(
 
 
 def scan(scenario: Scenario, limits: Limits, family: Family, index: Array) -> Candidate:
-    """Candidates along the tensor degree; all but local maxima are scored as unfit."""
+    """Candidates along the free degree; all but local maxima are scored as unfit."""
     grid = _first_grid(scenario, family)
 
     def look(grid: _Grid, _: None) -> tuple[_Grid, Candidate]:
@@ -61,14 +61,15 @@ def scan(scenario: Scenario, limits: Limits, family: Family, index: Array) -> Ca
     every = jax.tree.map(lambda x: x[order], every)
     padded = jnp.pad(every.score, 1, constant_values=-jnp.inf)
     peak = (every.score >= padded[:-2]) & (every.score > padded[2:])
+    peak = peak & (family.tensor_low <= family.tensor_high * (1.0 + 1e-12))
     return eqx.tree_at(lambda c: c.score, every, jnp.where(peak, every.score, 9.0 * UNFIT))
 
 
 def _first_grid(scenario: Scenario, family: Family) -> _Grid:
-    size = scenario.accelerator.network.domain_size
-    largest = jnp.log(family.tensor_high)
-    full = jnp.minimum(jnp.log(size * jnp.asarray(_DOMAINS, jnp.float64)), largest)
-    even = jnp.linspace(0.0, 1.0, _EVEN) * largest
+    size = scenario.accelerator.network.domain_size / family.across.fixed
+    least, largest = jnp.log(family.tensor_low), jnp.log(family.tensor_high)
+    full = jnp.clip(jnp.log(size * jnp.asarray(_DOMAINS, jnp.float64)), least, largest)
+    even = _between(least, largest, _EVEN)
     stages = _between(
         jnp.log(family.pipeline_low),
         jnp.log(family.pipeline_high),
@@ -84,10 +85,9 @@ def _between(low: Array, high: Array, count: int) -> Array:
 
 
 def _evaluate(scenario: Scenario, limits: Limits, family: Family, index: Array, grid: _Grid) -> Candidate:
-    """The best stages and draft at each tensor degree."""
+    """The best stages and draft at each free degree."""
     tensor = jnp.exp(grid.tensor)
-    size = scenario.accelerator.network.domain_size
-    nodes = jax.lax.stop_gradient(jnp.ceil(tensor / size * (1.0 - 1e-12)))
+    nodes = domains_of(tensor, family, scenario)
 
     def box(nodes: Array, alone: Array) -> Box:
         return box_of(family, index, scenario, limits, nodes, alone)

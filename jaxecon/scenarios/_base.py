@@ -7,16 +7,52 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from .._numerics import EXACT, Arithmetic, geometric_sum, scalar
+from .._numerics import EXACT, Arithmetic
 from ..cost._step import StepTime
 from ..specs import Accelerator, Layout, Workload
+
+
+def _one() -> Array:
+    return jnp.ones(())
+
+
+def _zero() -> Array:
+    return jnp.zeros(())
+
+
+class Across(eqx.Module):
+    """How one free degree sets those across a pipeline stage.
+
+    The free degree counts tensor ranks beside `data` data ranks or, where `spread` is 1, data ranks
+    beside `tensor` tensor ranks. The default is tensor parallelism alone.
+    """
+
+    tensor: Array = eqx.field(default_factory=_one)
+    data: Array = eqx.field(default_factory=_one)
+    spread: Array = eqx.field(default_factory=_zero)
+    expert: Array = eqx.field(default_factory=_one)
+    """Expert degree where `follow` is 0."""
+    follow: Array = eqx.field(default_factory=_zero)
+    """1 where the expert degree is the size of the stage, 0 where it is fixed."""
+
+    @property
+    def fixed(self) -> Array:
+        """Accelerators of a stage where the free degree is 1."""
+        return self.tensor * self.data
+
+    def degrees(self, log_free: Array) -> tuple[Array, Array, Array]:
+        """(tensor, data, expert) at ln of the free degree."""
+        tensor = self.tensor * jnp.exp((1.0 - self.spread) * log_free)
+        data = self.data * jnp.exp(self.spread * log_free)
+        stage = jnp.exp(self.follow * (jnp.log(self.fixed) + log_free))
+        return tensor, data, self.expert * stage
 
 
 class Family(eqx.Module):
     """A part of the relaxed layout space: real degrees between bounds, at one partition."""
 
     tensor_high: Array
-    """Largest tensor degree; the least is 1."""
+    """Largest value of the free degree of `across`."""
     pipeline_low: Array
     pipeline_high: Array
     draft_low: Array
@@ -26,6 +62,9 @@ class Family(eqx.Module):
     drafted: bool = eqx.field(static=True)
     """Whether the number of drafted tokens is free."""
     partition: str = eqx.field(static=True, default="1d")
+    tensor_low: Array = eqx.field(default_factory=_one)
+    """Least value of the free degree; above `tensor_high` where the family is empty."""
+    across: Across = eqx.field(default_factory=Across)
 
 
 class Scenario(eqx.Module):
@@ -76,14 +115,6 @@ class Scenario(eqx.Module):
         if self.workload.demand is None:
             return jnp.full_like(speed, jnp.inf)
         return jnp.log(self.workload.demand / (layout.batch * speed))
-
-
-def expected_tokens(acceptance: Array, draft_tokens: Array) -> Array:
-    """(1 - alpha^(gamma+1))/(1 - alpha): tokens per verified step, gamma + 1 at alpha = 1.
-
-    Source: Leviathan et al. 2023 (arXiv:2211.17192), equation 1.
-    """
-    return geometric_sum(scalar(acceptance), draft_tokens + 1.0)
 
 
 @eqx.filter_jit

@@ -3,26 +3,12 @@
 from collections.abc import Callable
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from .._errors import InputError
-from .._numerics import Scalar, optional_scalar, scalar
-from ._model import Model
-
-
-class Speculation(eqx.Module):
-    """Speculative decoding (Leviathan et al. 2023, arXiv:2211.17192).
-
-    A `draft` model proposes tokens that the target verifies in one pass; each is accepted
-    with probability `acceptance`, independently.
-    """
-
-    draft: Model
-    acceptance: Scalar = eqx.field(converter=scalar)
-    """Probability that a drafted token is accepted, 0 to 1 inclusive."""
-    max_draft_tokens: int = eqx.field(static=True, default=8)
+from .._numerics import Scalar, is_concrete, optional_scalar, scalar
 
 
 class Workload(eqx.Module):
@@ -34,14 +20,30 @@ class Workload(eqx.Module):
     """Tokens generated per request."""
     demand: Scalar | None = eqx.field(converter=optional_scalar, default=None)
     """Tokens/s wanted by all users together, served by one replica; None for no limit."""
+    prompt: Scalar | None = eqx.field(converter=optional_scalar, default=None)
+    """Tokens of a request's prompt; None for context - output/2, with which the cache averages
+    `context` tokens."""
+    hit_rate: Scalar = eqx.field(converter=scalar, default=0.0)
+    """Share of a prompt whose cache an earlier request has left (prefix caching), 0 to 1."""
 
     def __check_init__(self) -> None:
-        for name, least in (("context", 0.0), ("output", 1.0), ("demand", 0.0)):
+        for name, least in (("context", 0.0), ("output", 1.0), ("demand", 0.0), ("prompt", 0.0)):
             value = getattr(self, name)
-            if value is None or not _concrete(value):
+            if value is None or not is_concrete(value):
                 continue
-            if not bool(jnp.all(value >= least)) or not bool(jnp.all(jnp.isfinite(value))):
+            known = np.asarray(value)  # NumPy, so that reading a question compiles nothing
+            if not np.all(known >= least) or not np.all(np.isfinite(known)):
                 raise InputError(f"{name} must be a number of at least {least:g}, got {value}")
+        share = np.asarray(self.hit_rate) if is_concrete(self.hit_rate) else np.zeros(())
+        if not np.all((share >= 0.0) & (share <= 1.0)):
+            raise InputError(f"hit_rate is a share of the prompt from 0 to 1, got {self.hit_rate}")
+
+    @property
+    def prompt_tokens(self) -> Array:
+        """Tokens of a request's prompt, at least 1."""
+        if self.prompt is not None:
+            return jnp.maximum(self.prompt, 1.0)
+        return jnp.maximum(self.context - 0.5 * self.output, 1.0)
 
     @property
     def full_context(self) -> Array:
@@ -81,21 +83,18 @@ class Layout(eqx.Module):
     def domains(self, domain_size: Array, ceil: Callable[[Array], Array]) -> Array:
         """Domains that a tensor-parallel group spans: ceil(tensor/domain size).
 
-        Where the stage's are stated, ceil(stage's/data), which is the same number.
+        Where the stage's are stated, ceil(stage's/data), which is the same number. A real degree
+        that fills whole domains but for rounding (1e-12) fills them.
         """
         if self.nodes is None:
-            return ceil(self.tensor / domain_size)
-        return jnp.ceil(self.nodes / self.data)
+            return ceil(self.tensor / domain_size * (1.0 - 1e-12))
+        return jnp.ceil(self.nodes / self.data * (1.0 - 1e-12))
 
     def stage_domains(self, domain_size: Array, ceil: Callable[[Array], Array]) -> Array:
         """Domains that a stage spans: as stated, else ceil(tensor data/domain size)."""
-        return ceil(self.stage / domain_size) if self.nodes is None else self.nodes
+        return ceil(self.stage / domain_size * (1.0 - 1e-12)) if self.nodes is None else self.nodes
 
     @property
     def accelerators(self) -> Array:
         """Accelerators of the replica: tensor x data x pipeline."""
         return self.tensor * self.data * self.pipeline
-
-
-def _concrete(value: Array) -> bool:
-    return eqx.is_array(value) and not isinstance(value, jax.core.Tracer)

@@ -28,14 +28,14 @@ CLAIMED_SIZE = 10e6
 
 
 def crossover(sizes: np.ndarray, seconds: np.ndarray) -> tuple[float, float]:
-    """(seconds of the smallest messages, bytes at which a call takes twice that)."""
+    """(seconds of the smallest messages, bytes beyond which every call takes twice that)."""
     order = np.argsort(sizes)
-    sizes, seconds = sizes[order], np.maximum.accumulate(seconds[order])
+    sizes, seconds = sizes[order], seconds[order]
     floor = float(np.median(seconds[:3]))
-    above = np.flatnonzero(seconds >= 2.0 * floor)
-    if not len(above) or above[0] == 0:
+    below = np.flatnonzero(seconds < 2.0 * floor)
+    i = below[-1] + 1
+    if i == len(sizes):
         return floor, float("nan")
-    i = above[0]
     ends = np.log(seconds[i - 1 : i + 1])
     share = (np.log(2.0 * floor) - ends[0]) / max(ends[1] - ends[0], 1e-9)
     return floor, float(np.exp(np.log(sizes[i - 1]) + share * np.log(sizes[i] / sizes[i - 1])))
@@ -106,8 +106,8 @@ def main(path: str) -> None:
         )
     for c in claims:
         print(
-            f"{c['machine']:14s} {c['kernels'][:38]:38s} {c['ranks']:3.0f} ranks: {c['smallest_us']:6.1f} us, "
-            f"bandwidth dominates above {c['bandwidth_dominates_above_bytes'] / 1e6:.2g} MB"
+            f"{c['machine']:14s} {c['kernels'][:30]:30s} {c['ranks']:2.0f}: {c['smallest_us']:5.1f} us, twice "
+            f"above {c['bandwidth_dominates_above_bytes'] / 1e6:.2g} MB"
         )
     write("collectives.csv", calls)
     write("collectives-constants.csv", constants)

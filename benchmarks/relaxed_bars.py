@@ -1,6 +1,6 @@
 """How good the relaxed optimum is: against a dense grid plus polish, and against exact search.
 
-Run: python benchmarks/relaxed_bars.py [COUNT] [FIRST_SEED]
+Run: python benchmarks/relaxed_bars.py [COUNT] [FIRST_SEED] [sparse]
 Every speed and cost that counts is by the exact arithmetic, hard ceil included. The reference
 scans 300 tensor degrees, 24 pipeline degrees and 17 draft lengths, all real, with the smallest
 affordable batch for each, and then zooms 14 times into the best point.
@@ -17,13 +17,15 @@ from scenarios import MAX_ACCELERATORS, draw
 import jaxecon as je
 from jaxecon.optimum._relaxation import Box, Limits, least_batch
 from jaxecon.optimum._relaxed_optimum import limits_of
-from jaxecon.scenarios import Scenario
+from jaxecon.scenarios import Across, Scenario
 
 
 @eqx.filter_jit
-def _batches(scenario: Scenario, limits: Limits, points: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """(speed or 0, z) at each (ln tensor, ln pipeline, ln(1 + draft))."""
-    box = Box(jnp.zeros(3), jnp.zeros(3), jnp.ones(()), jnp.asarray(False), jnp.asarray(0), "1d")
+def _batches(
+    scenario: Scenario, limits: Limits, points: jax.Array, across: Across
+) -> tuple[jax.Array, jax.Array]:
+    """(speed or 0, z) at each (ln free degree, ln pipeline, ln(1 + draft))."""
+    box = Box(jnp.zeros(3), jnp.zeros(3), jnp.ones(()), jnp.asarray(False), jnp.asarray(0), across, "1d")
     found = least_batch(scenario, limits, points, box, 44, stated_nodes=False)
     return jnp.where(found.fits, jnp.exp(-found.objective), 0.0), found.z
 
@@ -31,25 +33,32 @@ def _batches(scenario: Scenario, limits: Limits, points: jax.Array) -> tuple[jax
 def reference(scenario: Scenario, limits: Limits) -> float:
     """Speed of the dense-grid-plus-polish optimum over all families."""
     best = 0.0
-    for family in scenario.families(limits.max_accelerators):
-        low = np.array([0.0, np.log(family.pipeline_low), np.log1p(family.draft_low)])
+    families = scenario.families(limits.max_accelerators)
+    counts = (300, 24, 17) if len(families) < 9 else (80, 8, 5)
+    for family in families:
+        low = np.log([family.tensor_low, family.pipeline_low, 1.0 + family.draft_low])
         high = np.log([family.tensor_high, family.pipeline_high, 1.0 + family.draft_high])
-        size = float(scenario.accelerator.network.domain_size)
-        full = np.log(size * np.arange(1, 1 + int(np.exp(high[0]) // size)))[:300]
-        axes = [np.concatenate([np.linspace(low[0], high[0], 300), full])]
-        axes += [np.linspace(low[i], high[i], n) for i, n in ((1, 24), (2, 17))]
-        best = max(best, _zoom(scenario, limits, [np.unique(a) for a in axes], low, high))
+        if low[0] > high[0] + 1e-12:
+            continue  # an empty family
+        size = float(scenario.accelerator.network.domain_size / family.across.fixed)
+        full = np.log(size * np.arange(1, 1 + int(np.exp(high[0]) // size)))[: counts[0]]
+        axes = [np.concatenate([np.linspace(low[0], high[0], counts[0]), full[full >= low[0]]])]
+        axes += [np.linspace(low[i], high[i], counts[i]) for i in (1, 2)]
+        axes = [np.unique(a) for a in axes]
+        best = max(best, _zoom(scenario, limits, axes, low, high, family.across))
     return best
 
 
-def _zoom(scenario: Scenario, limits: Limits, axes: list, low: np.ndarray, high: np.ndarray) -> float:
+def _zoom(
+    scenario: Scenario, limits: Limits, axes: list, low: np.ndarray, high: np.ndarray, across: Across
+) -> float:
     best, at = 0.0, None
     widths = (high - low) / np.array([100, 10, 8])
     for _ in range(15):
         grid = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, 3)
         size = 1 << (len(grid) - 1).bit_length()
         grid = grid[np.minimum(np.arange(size), len(grid) - 1)]
-        speeds = np.asarray(_batches(scenario, limits, jnp.asarray(grid))[0])
+        speeds = np.asarray(_batches(scenario, limits, jnp.asarray(grid), across)[0])
         i = int(np.argmax(speeds))
         if speeds[i] > best:
             best, at = float(speeds[i]), grid[i]
@@ -64,11 +73,11 @@ def _zoom(scenario: Scenario, limits: Limits, axes: list, low: np.ndarray, high:
     return best
 
 
-def main(count: int = 500, first: int = 0) -> None:
+def main(count: int = 500, first: int = 0, sparse: bool = False) -> None:
     """Print the share of scenarios within each bar, and the worst."""
     ratios, violations, statuses, nans = [], [], [], 0
     for seed in range(first, first + count):
-        scenario, budget = draw(seed)
+        scenario, budget = draw(seed, sparse)
         limits = limits_of(budget, MAX_ACCELERATORS, 65536)
         expected = reference(scenario, limits)
         try:
@@ -102,4 +111,5 @@ def main(count: int = 500, first: int = 0) -> None:
 
 
 if __name__ == "__main__":
-    main(*(int(x) for x in sys.argv[1:]))
+    numbers = [int(x) for x in sys.argv[1:] if x != "sparse"]
+    main(*numbers, sparse="sparse" in sys.argv)

@@ -17,14 +17,22 @@ ACCELERATORS = tuple(
     "a100-sxm-80gb b200-sxm gb200-nvl72 gh200 h100-pcie h100-sxm h20 h200-sxm l40s mi300x mi355x "
     "tpu-v5p v100-sxm2-32gb".split()
 )
+SPARSE = tuple(
+    "deepseek-v3 gpt-oss-120b glm-4.5-air kimi-k2.5 mixtral-8x7b-v0.1 qwen3-235b-a22b qwen3-30b-a3b "
+    "qwen3-next-80b-a3b deepseek-moe-16b dbrx".split()
+)
 MAX_ACCELERATORS = 256
 
 
-def draw(seed: int) -> tuple[je.Serving, float]:
-    """A scenario and a budget; drawn again until the model fits somewhere."""
+def draw(seed: int, sparse: bool = False) -> tuple[je.Serving, float]:
+    """A scenario and a budget; drawn again until the model fits somewhere.
+
+    With `sparse` the model has routed experts, often latent or linear attention; a fifth of them
+    draft with a prediction head of their own.
+    """
     rng = np.random.default_rng(seed)
     while True:
-        scenario = _scenario(rng)
+        scenario = _sparse(rng) if sparse else _scenario(rng)
         options = {"max_accelerators": MAX_ACCELERATORS}
         try:
             cheapest = je.cheapest_at_speed(scenario, 1e-9, **options).cost
@@ -48,3 +56,16 @@ def _scenario(rng: np.random.Generator) -> je.Serving:
         speculation = je.Speculation(je.load_model("llama-3.2-1b", **bits), acceptance, 8)
     workload = je.Workload(context, float(rng.integers(1, 2000)), demand)
     return je.Serving(model, accelerator, workload, speculation=speculation)
+
+
+def _sparse(rng: np.random.Generator) -> je.Serving:
+    model = je.load_model(str(rng.choice(SPARSE)), kv_bits=float(rng.choice([16, 8])))
+    price = float(np.exp(rng.uniform(np.log(0.5), np.log(8.0))))
+    machine = str(rng.choice([a for a in ACCELERATORS if not a.startswith("v100")]))
+    accelerator = je.load_accelerator(machine, price_per_hour=price)
+    speculation = None
+    if rng.random() < 0.2:
+        speculation = je.Speculation(je.prediction_head(model), float(rng.uniform(0.3, 0.95)), 4)
+    work = je.Workload(float(round(10 ** rng.uniform(1, 5))), float(rng.integers(1, 2000)))
+    imbalance = float(rng.choice([1.0, 1.3]))
+    return je.Serving(model, accelerator, work, speculation=speculation, expert_imbalance=imbalance)

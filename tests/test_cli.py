@@ -203,3 +203,15 @@ def test_sparse_layouts_on_the_command_line(run):
 def test_absurd_sparse_questions(run, words, says):
     code, out, err = run("explain", "--model", "deepseek-v3", "--accelerator", "h100-sxm", *words)
     assert code == 2 and out == "" and says in err and "Traceback" not in err
+
+
+def test_pools_on_the_command_line(run):
+    scene = ("--model", "llama-3.1-70b", "--accelerator", "h100-sxm", "--max-accelerators", "16")
+    answer = json.loads(run("pools", *scene, "--budget", "3", "--json")[1])
+    assert answer["cost_usd_per_million_tokens"] <= 3
+    rates = answer["output_tokens_per_s_and_accelerator"]
+    assert rates["of_both_pools"] < rates["of_the_decode_pool"]
+    text = run("pools", *scene, "--budget", "3", "--first-token", "0.5")[1]
+    assert "replicas for each that decodes" in " ".join(text.split()) and "of both pools" in text
+    code, out, err = run("pools", *scene, "--budget", "0.01")
+    assert code == 2 and out == "" and "prompts alone cost" in err

@@ -171,6 +171,35 @@ def frontier(
 
 
 @app.command()
+def pools(
+    model: o.ModelName,
+    accelerator: o.AcceleratorName,
+    budget: Annotated[float, typer.Option(help="US dollars per million output tokens, prompts included.")],
+    first_token: Annotated[float, typer.Option(help="Longest time to the first token, s.")] = float("inf"),
+    context: o.Context = 4096.0,
+    output: o.Output = 512.0,
+    prompt: o.Prompt = None,
+    hit_rate: o.HitRate = 0.0,
+    weight_bits: o.WeightBits = None,
+    kv_bits: o.KvBits = None,
+    price_per_hour: o.PricePerHour = None,
+    speculation: o.Setting = None,
+    reserve: o.Reserve = 0.1,
+    max_accelerators: o.MaxAccelerators = 1024,
+    as_json: o.Json = False,
+) -> None:
+    """Separate pools for prompts and for decoding: the best layout of each, and their ratio."""
+    options = _shared(locals())
+    from ._pools import pooled, show_pools
+    from ._question import question, working
+
+    with working("searching layouts of both pools"):
+        scenario = question(model, accelerator, **options)
+        result = pooled(scenario, model, budget, first_token, max_accelerators)
+    typer.echo(json.dumps(result, indent=2)) if as_json else show_pools(result, model, accelerator)
+
+
+@app.command()
 def evaluate(
     points: Annotated[Path, typer.Argument(help="CSV of layouts; columns in the manual below.")],
     out: Annotated[Path | None, typer.Option(help="CSV file to write instead of printing.")] = None,

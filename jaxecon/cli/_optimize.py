@@ -79,7 +79,7 @@ def show(result: dict[str, Any], model: str, accelerator: str) -> None:
         f"[bold]${result['cost_usd_per_million_tokens']:.3f}[/] per million output tokens",
         soft_wrap=True,
     )
-    line = _across(layout, "d") + f", pipeline {layout['pipeline']}, batch {layout['batch']}"
+    line = across(layout, "d") + f", pipeline {layout['pipeline']}, batch {layout['batch']}"
     if layout["draft_tokens"]:
         line += f", {layout['draft_tokens']} drafted tokens"
     if "certificate" in result:
@@ -105,7 +105,7 @@ def show(result: dict[str, Any], model: str, accelerator: str) -> None:
         console.print(f"[dim]{engine}:[/] {command}", soft_wrap=True, highlight=False)
 
 
-def _across(layout: dict[str, Any], form: str) -> str:
+def across(layout: dict[str, Any], form: str) -> str:
     """Degrees across a stage, those of experts only where they are used."""
     names = ["tensor", *(k for k in ("data", "expert") if layout[k] > 1)]
     return ", ".join(f"{k} {layout[k]:{form}}" for k in names)
@@ -126,7 +126,7 @@ def _beside(result: dict[str, Any]) -> str:
 def _relaxed_line(relaxed: dict[str, Any]) -> str:
     layout = relaxed["layout"]
     line = f"real degrees: {relaxed['speed_tokens_per_s']:.1f} tokens/s with "
-    line += _across(layout, ".2f")
+    line += across(layout, ".2f")
     line += f", pipeline {layout['pipeline']:.2f}, batch {layout['batch']:.1f} "
     line += f"({100 * relaxed['ahead_of_certified']:+.2f} %)"
     if relaxed["status"] != "success":

@@ -37,9 +37,8 @@ def collective_time(
     all-reduce. The protocol with the least sum is taken. Both parts are 0 for r <= 1. `intra`
     and `inter` are all-reduce rates, half the one-way link rates. With `overlap_links` the
     larger of the two bandwidth terms counts instead of their sum (revision of May 2025). A
-    torus costs m (r - 1) microseconds and (r - 1) z/(r inter).
+    torus costs m (r - 1) microseconds and (r - 1) z/(r inter). Arguments broadcast.
     """
-    ranks, nodes, size = jnp.broadcast_arrays(ranks, nodes, size)
     alone = ranks <= 1.0
     r = jnp.where(alone, 2.0, ranks)
     n = jnp.where(alone, 1.0, nodes)
@@ -63,8 +62,9 @@ def _nccl(
     overlap_links: bool,
 ) -> tuple[Array, Array]:
     per_node = jnp.maximum(r / n - 1.0, 0.0)
-    inside = n * per_node * size / (r * network.scale_up_bandwidth / 2.0)
-    across = (n - 1.0) * size / (r * network.scale_out_bandwidth / 2.0)
+    # What does not depend on the size is kept apart, so that it is evaluated once per degree.
+    inside = n * per_node / (r * network.scale_up_bandwidth / 2.0) * size
+    across = (n - 1.0) / (r * network.scale_out_bandwidth / 2.0) * size
     if overlap_links:
         wire = arithmetic.maximum(inside, across)
     else:

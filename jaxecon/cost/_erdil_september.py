@@ -61,7 +61,6 @@ def step_time(
     root = safe_sqrt(tensor)
     if nodes is None:
         nodes = arithmetic.ceil(tensor / accelerator.network.domain_size)
-    nodes = jnp.broadcast_to(nodes, tensor.shape)
     ranks = jnp.where(two_d, root, tensor)
     ring_nodes = jnp.where(two_d, safe_sqrt(nodes), nodes)
     latency, bandwidth = _all_reduces(model, accelerator, ranks, ring_nodes, tokens, two_d, arithmetic)

@@ -64,7 +64,8 @@ def relaxed_optimum(
 ) -> RelaxedOptimum:
     """The fastest layout with real degrees and batch at no more than `budget`.
 
-    Tensor degree, pipeline degree, drafted tokens and batch are positive reals; partitions
+    Tensor degree, pipeline degree, drafted tokens and batch are positive reals; with routed experts
+    tensor or data degree, the other being enumerated (`scenarios/_serving_families.py`). Partitions
     (1-D, 2-D), the number of scale-up domains and the paper's pipeline degrees are enumerated,
     collective protocols smoothed.
 

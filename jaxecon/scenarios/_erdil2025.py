@@ -115,18 +115,16 @@ class Erdil2025(Scenario):
 
     def step_time(self, layout: Layout, arithmetic: Arithmetic = EXACT) -> StepTime:
         """T_target(q) + gamma T_draft(1); the draft runs in its own best structure."""
-        n, batch = jnp.broadcast_arrays(layout.accelerators, layout.batch)
-        two_d = jnp.full(n.shape, layout.partition == "2d")
-        queries = self.tokens_per_sequence * self._verified(layout.draft_tokens)
-        nodes = None if layout.nodes is None else jnp.broadcast_to(layout.nodes, n.shape)
-        pipeline, queries = (jnp.broadcast_to(x, n.shape) for x in (layout.pipeline, queries))
-        one = jnp.ones_like(n)
-        time = self._structured(self.model, queries, n, batch, pipeline, two_d, one, arithmetic, nodes)
+        n, batch, gamma = layout.accelerators, layout.batch, layout.draft_tokens
+        two_d = jnp.asarray(layout.partition == "2d")
+        queries = self.tokens_per_sequence * self._verified(gamma)
+        structure = (layout.pipeline, two_d, jnp.ones(()))
+        time = self._structured(self.model, queries, n, batch, *structure, arithmetic, layout.nodes)
         if self.draft is None:
-            return time
+            return StepTime(*jnp.broadcast_arrays(*_parts(time)))
         extra = self._best(self.draft, self.tokens_per_sequence, n, batch, arithmetic)
-        parts = [a + layout.draft_tokens * b for a, b in zip(_parts(time), _parts(extra), strict=True)]
-        return StepTime(*parts)
+        parts = [a + gamma * b for a, b in zip(_parts(time), _parts(extra), strict=True)]
+        return StepTime(*jnp.broadcast_arrays(*parts))
 
     def memory_margin(self, layout: Layout, arithmetic: Arithmetic = EXACT) -> Array:
         """HBM size - (kv(b) + w params)/N, bytes per accelerator."""
@@ -228,26 +226,23 @@ class Erdil2025(Scenario):
         self, model: ErdilModel, queries: Array, n: Array, batch: Array, arithmetic: Arithmetic
     ) -> StepTime:
         """The quickest structure at each point; structures are a last axis, then chosen."""
-        n, batch, queries = (x[..., None] for x in jnp.broadcast_arrays(n, batch, queries))
+        n, batch, queries = (jnp.asarray(x)[..., None] for x in (n, batch, queries))
         if self.revision == "2024-09":
             pipeline = jnp.asarray(PIPELINES * 2)
             two_d = jnp.asarray([True] * 4 + [False] * 4)
-            scale = jnp.ones(8)
+            scale = jnp.ones(())
             legal = pipeline <= jnp.minimum(n, batch)
         else:
             steps = jnp.linspace(0.0, 1.0, 6)
             scale = jnp.concatenate([jnp.maximum(n, 1.0) ** steps] * 2, axis=-1)
             pipeline = jnp.ones(12)
             two_d = jnp.asarray([True] * 6 + [False] * 6)
-            legal = jnp.ones_like(scale) > 0
-        shape = jnp.broadcast_shapes(n.shape, pipeline.shape)
-        wide = [jnp.broadcast_to(x, shape) for x in (queries, n, batch, pipeline, two_d, scale)]
-        q, n, batch, pipeline, two_d, scale = wide
-        time = self._structured(model, q, n, batch, pipeline, two_d, scale, arithmetic)
+            legal = jnp.asarray(True)
+        time = self._structured(model, queries, n, batch, pipeline, two_d, scale, arithmetic)
         total = jnp.where(legal, time.total, jnp.inf)
         choice = jnp.argmin(total, axis=-1, keepdims=True)
-        time = StepTime(*_parts(time)[:-1], total)
-        return StepTime(*(jnp.take_along_axis(x, choice, -1)[..., 0] for x in _parts(time)))
+        parts = [jnp.broadcast_to(x, total.shape) for x in (*_parts(time)[:-1], total)]
+        return StepTime(*(jnp.take_along_axis(x, choice, -1)[..., 0] for x in parts))
 
     def _structured(
         self,
@@ -266,19 +261,11 @@ class Erdil2025(Scenario):
             return _erdil_september.step_time(
                 model, self.accelerator, context, queries, n, batch, pipeline, two_d, arithmetic, nodes
             )
-        return _erdil_may.step_time(
-            model,
-            self.accelerator,
-            context,
-            queries,
-            n,
-            batch,
-            pipeline,
-            two_d,
-            scale_down,
-            arithmetic,
-            nodes,
-        )
+        every = (queries, n, batch, pipeline, two_d, scale_down)
+        if nodes is not None:
+            nodes = jnp.broadcast_to(nodes, jnp.broadcast_shapes(*(jnp.shape(x) for x in every)))
+        every = jnp.broadcast_arrays(*every)
+        return _erdil_may.step_time(model, self.accelerator, context, *every, arithmetic, nodes)
 
 
 def _points(n: Any, batch: Any) -> tuple[Array, Array]:

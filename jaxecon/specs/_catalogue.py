@@ -28,7 +28,8 @@ def load_model(name_or_path: str | Path, **precisions: float | None) -> Model:
 
     Args:
         name_or_path: a catalogue name, the path of a config.json, of a TOML, or a folder.
-        **precisions: weight_bits, kv_bits, activation_bits, embedding_bits, compute_bits.
+        **precisions: weight_bits, expert_bits, embedding_bits, kv_bits, activation_bits,
+            communication_bits, dispatch_bits, compute_bits, attention_bits.
 
     Raises:
         InputError: for an unknown name, an unreadable file, or a field that makes no sense.

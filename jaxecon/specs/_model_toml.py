@@ -40,7 +40,7 @@ _MIXERS = {
     "recurrent": RecurrentMixer,
 }
 _FEED_FORWARDS = {"dense": DenseFeedForward, "experts": MixtureOfExperts}
-_FLAGS = ("tied", "output_gate", "chunked", "gated")
+_FLAGS = ("tied", "output_gate", "chunked", "gated", "parallel")
 _TOP = ("width", "vocabulary", "other_parameters", "tied", "max_context")
 
 
@@ -69,9 +69,9 @@ def model_from_description(
 def _group(layer: Any, where: str) -> LayerGroup:
     if not isinstance(layer, Mapping):
         raise InputError(f"'{where}' must be a table, got {layer!r}")
-    _known(layer, where, ("count", "norm_parameters", "mixer", "feed_forward"))
+    _known(layer, where, ("count", "norm_parameters", "parallel", "mixer", "feed_forward"))
     _needed(layer, where, ("count",))
-    numbers = {k: _value(layer, k, where) for k in ("count", "norm_parameters") if k in layer}
+    numbers = {k: _value(layer, k, where) for k in ("count", "norm_parameters", "parallel") if k in layer}
     mixer = feed = None
     if "mixer" in layer:
         mixer = _half(layer["mixer"], f"{where}.mixer", _MIXERS)

@@ -106,7 +106,7 @@ def main(path: str) -> None:
         )
     for c in claims:
         print(
-            f"{c['machine']:14s} {c['kernels'][:30]:30s} {c['ranks']:2.0f}: {c['smallest_us']:5.1f} us, twice "
+            f"{c['machine']:14s} {c['kernels'][:30]:30s} {c['ranks']:2.0f}: {c['smallest_us']:5.1f} us, 2x "
             f"above {c['bandwidth_dominates_above_bytes'] / 1e6:.2g} MB"
         )
     write("collectives.csv", calls)

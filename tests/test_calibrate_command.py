@@ -48,6 +48,32 @@ def test_constants_picture_and_worst_rows(run, spoilt, tmp_path):
     assert again.spread.covariance.shape == (len(again.vector),) * 2
 
 
+def test_optimize_gives_an_interval_with_an_engine_and_says_when_it_cannot(monkeypatch, capsys):
+    answers = []
+    for words in ((), ("--engine", "vllm")):
+        scene = (
+            "--model",
+            "llama-3.1-8b",
+            "--accelerator",
+            "h100-sxm",
+            "--budget",
+            "1",
+            "--max-accelerators",
+            "2",
+        )
+        monkeypatch.setattr("sys.argv", ["jaxecon", "optimize", *scene, *words, "--json"])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        assert stop.value.code == 0
+        answers.append(json.loads(capsys.readouterr().out))
+    plain, fitted = answers
+    assert plain["calibration"] == "not calibrated" and plain["interval"] is None
+    assert "of them of h100-sxm" in fitted["calibration"]
+    low, high = fitted["interval"]["speed_tokens_per_s"]
+    assert low < fitted["speed_tokens_per_s"] < high
+    assert fitted["speed_tokens_per_s"] < plain["speed_tokens_per_s"]
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

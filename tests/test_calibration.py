@@ -171,7 +171,7 @@ def test_bad_requests_of_a_fit_are_named():
 def test_shipped_constants_keep_their_error_on_all_measured_rows():
     if not DATA.is_file():
         pytest.skip("the measured points lie in ../shared, which is absent")
-    rows = [r for r in read_measurements(DATA, on_bad="skip")[0] if r.kind != "e2e_offline"]
+    rows = [r for r in read_measurements(DATA)[0] if r.kind != "e2e_offline"]
     cases = [case_of(r) for r in rows]
     predicted = seconds_of(designs_of(cases), jnp.asarray(shipped().vector), len(rows))
     logs = np.log(predicted / np.asarray([r.tpot for r in rows]))

@@ -25,6 +25,11 @@ CHUNK_TOKENS = 8192.0
 """Prompt tokens of one pass, at most: the token budget that engines ship with."""
 
 
+OLDER = 0.1
+"""Weight of rows whose time is a whole static batch's, prompts included, over its tokens: older
+engines and a looser meaning, but many small models and machines."""
+
+
 class Case(NamedTuple):
     """A measured row as a question to the cost model, and what it belongs to."""
 
@@ -45,6 +50,8 @@ class Case(NamedTuple):
     machine: str
     model_name: str
     dense: bool
+    weight: float = 1.0
+    """What the row counts in a fit; rows of less than 1 are reported apart."""
 
 
 def case_of(row: Measurement) -> Case:
@@ -82,13 +89,14 @@ def case_of(row: Measurement) -> Case:
         context=full if engine in STATIC_CACHE else half,
         output=row.osl,
         tokens_per_step=accepted,
-        aggregated=row.kind == "serving_agg",
+        aggregated=row.kind in ("serving_agg", "e2e_offline"),
         waiting=row.ttft if row.kind == "serving_disagg" else None,
         allocated=half if engine in GROWN_CACHE else full,
         engine=engine,
         machine=machine,
         model_name=row.model,
         dense=not any(hasattr(g.feed_forward, "experts") for g in model.groups),
+        weight=OLDER if row.kind == "e2e_offline" else 1.0,
     )
 
 

@@ -63,10 +63,12 @@ def _shared() -> list[Constant]:
 FAMILIES = {
     "hopper": {"memory": 0.1, "arithmetic": 0.2, "launch": 0.4, "expert_memory": 0.1},
     "ampere": {"memory": 0.1},
+    "cdna": {"memory": 0.15, "arithmetic": 0.3, "launch": 0.4, "step": 0.3},
     "neuron": {"memory": 0.5, "step": 0.5},
 }
 """Factors of a family of accelerators beside the others' (Blackwell's), with the spread of their
 logarithms: what the family's rates and launches are to the shared constants."""
+_TITLES = {"hopper": "Hopper", "ampere": "Ampere", "cdna": "AMD Instinct", "neuron": "AWS Neuron"}
 MACHINES = {"b300-sxm": 0.02, "gb200-nvl72": 0.02, "h200-sxm": 0.02}
 """Factors on all rates of one machine beside its family's, likewise."""
 _ENGINE = {"launch": 0.1, "step": 0.15, "collective": 0.1, "hopper_cache": 0.2}
@@ -90,6 +92,10 @@ FAMILY_OF = {
     "a100-sxm-40gb": "ampere",
     "a100-sxm-80gb": "ampere",
     "a100-pcie-80gb": "ampere",
+    "mi250x": "cdna",
+    "mi300x": "cdna",
+    "mi325x": "cdna",
+    "mi355x": "cdna",
     "inferentia2": "neuron",
     "trainium2": "neuron",
 }
@@ -107,9 +113,7 @@ def _levels() -> list[Constant]:
     rows = []
     for family, factors in FAMILIES.items():
         for what, spread in factors.items():
-            text = (
-                f"{what.replace('_', ' ')} of {family.capitalize()} accelerators beside the shared constant"
-            )
+            text = f"{what.replace('_', ' ')} of {_TITLES[family]} accelerators beside the shared constant"
             rows.append(Constant(f"{family}.{what}", FACTOR, 1.0, spread, text))
     for machine, spread in MACHINES.items():
         rows.append(

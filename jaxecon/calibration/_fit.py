@@ -30,6 +30,8 @@ class Point(NamedTuple):
     engine: str
     kind: str
     dense: bool
+    weight: float
+    """What the row counted in the fit; rows below 1 are older engines, reported apart."""
     measured: float
     predicted: float
     low: float
@@ -74,11 +76,17 @@ class Calibration(NamedTuple):
     """Wall time of everything."""
 
     def errors(
-        self, dense: bool | None = None, held_out: str | None = None, *, possible: bool = False
+        self,
+        dense: bool | None = None,
+        held_out: str | None = None,
+        *,
+        possible: bool = False,
+        older: bool = False,
     ) -> Errors:
         """Errors of all rows, or of dense or sparse models only; fitted, or held out by something.
 
-        With `possible`, without the rows that claim more than full rates allow.
+        With `possible`, without the rows that claim more than full rates allow; with `older`, of the
+        rows of less than full weight, which count nowhere else.
         """
         if held_out is None:
             logs = self.fit.residuals
@@ -87,7 +95,10 @@ class Calibration(NamedTuple):
         else:
             raise InputError(f"nothing was held out by {held_out!r}; there is {sorted(self.held_out)}")
         chosen = [
-            (dense is None or p.dense == dense) and not (possible and p.impossible) for p in self.points
+            (dense is None or p.dense == dense)
+            and not (possible and p.impossible)
+            and (p.weight < 1.0) == older
+            for p in self.points
         ]
         return errors_of(logs[np.asarray(chosen)])
 
@@ -140,7 +151,8 @@ def calibrate(
     designs = designs_of(cases)
     residuals = residuals_of(designs, np.asarray([m.tpot for m in measurements]))
     progress(f"fitting {len(CONSTANTS)} constants")
-    fit = maximise(residuals, mean, np.ones(len(cases)), mean, spread)
+    counts = np.asarray([c.weight for c in cases])
+    fit = maximise(residuals, mean, counts, mean, spread)
     splits: Splits = {
         "model": [c.model_name for c in cases],
         "accelerator": [c.machine for c in cases],
@@ -153,8 +165,8 @@ def calibrate(
     without = {}
     for name in held_out:
         progress(f"refitting without each {name}")
-        without[name] = held_out_errors(residuals, fit, splits[name], sweeps, mean, spread)
-    found = posterior_spread(fit, sweeps, mean, spread, without)
+        without[name] = held_out_errors(residuals, fit, splits[name], sweeps, counts, mean, spread)
+    found = posterior_spread(fit, sweeps, counts, mean, spread, without)
     return Calibration(
         estimates(fit, found, spread),
         _points(measurements, cases, fit, found, bounds_of(designs, len(cases))),
@@ -189,6 +201,7 @@ def _points(
             c.engine,
             m.kind,
             c.dense,
+            c.weight,
             m.tpot,
             m.tpot * float(np.exp(r)),
             m.tpot * float(np.exp(r - h)),

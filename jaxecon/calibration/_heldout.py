@@ -19,13 +19,17 @@ class HeldOut(NamedTuple):
     """ln predicted - ln measured."""
     deviation: np.ndarray
     """Standard deviation of ln predicted that comes from the constants of that fit."""
+    counted: np.ndarray
+    """Which rows were held out: those of full weight."""
     coverage: float
     """Share of rows inside their 90 % interval, whose width no row of their group has influenced."""
 
     def worst_groups(self) -> list[tuple[str, int, float]]:
         """(group, rows, mean absolute relative error), largest error first."""
-        share, names = np.abs(np.expm1(self.residuals)), np.asarray(self.groups)
-        rows = [(g, int(np.sum(names == g)), float(np.mean(share[names == g]))) for g in set(self.groups)]
+        share = np.abs(np.expm1(self.residuals[self.counted]))
+        names = np.asarray(self.groups)[self.counted]
+        groups = set(names.tolist())
+        rows = [(g, int(np.sum(names == g)), float(np.mean(share[names == g]))) for g in groups]
         return sorted(rows, key=lambda row: -row[2])
 
 
@@ -34,21 +38,24 @@ def held_out_errors(
     fit: Fit,
     groups: list[str],
     sweeps: Sequence[Hashable],
+    counts: np.ndarray,
     mean: np.ndarray,
     spread: np.ndarray,
 ) -> HeldOut:
-    """Refit without each group in turn, from the full fit, and predict it."""
-    names = np.asarray(groups)
-    errors, deviation = np.zeros(len(names)), np.zeros(len(names))
-    weights = sweep_weights(sweeps)
-    for group in sorted(set(groups)):
+    """Refit without each group that has a row of full weight, from the full fit, and predict it."""
+    names, counted = np.asarray(groups), counts >= 1.0
+    errors, deviation = fit.residuals.copy(), np.zeros(len(names))
+    weights = counts * sweep_weights(sweeps)
+    for group in sorted(set(names[counted].tolist())):
         out = names == group
-        without = maximise(residuals, fit.vector, (~out).astype(float), mean, spread)
+        without = maximise(residuals, fit.vector, counts * ~out, mean, spread)
         covariance = covariance_of(without, weights * ~out, mean, spread)
         errors[out] = without.residuals[out]
         rows = without.jacobian[out]
         deviation[out] = np.sqrt(np.einsum("ij,jk,ik->i", rows, covariance, rows))
-    return HeldOut(groups, errors, deviation, coverage_of(names, errors, deviation, noise_of(fit.residuals)))
+    noise = noise_of(fit.residuals[counted])
+    coverage = coverage_of(names[counted], errors[counted], deviation[counted], noise)
+    return HeldOut(groups, errors, deviation, counted, coverage)
 
 
 def sweep_weights(sweeps: Sequence[Hashable]) -> np.ndarray:

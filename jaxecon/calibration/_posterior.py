@@ -59,16 +59,19 @@ class Spread(NamedTuple):
 def posterior_spread(
     fit: Fit,
     sweeps: Sequence[Hashable],
+    counts: np.ndarray,
     mean: np.ndarray,
     spread: np.ndarray,
     held_out: Mapping[str, HeldOut],
 ) -> Spread:
     """Laplace's covariance with rows of one sweep as one, and interval scales from held-out rows."""
-    covariance = covariance_of(fit, sweep_weights(sweeps), mean, spread)
-    noise = noise_of(fit.residuals)
+    covariance = covariance_of(fit, counts * sweep_weights(sweeps), mean, spread)
+    full = counts >= 1.0
+    noise = noise_of(fit.residuals[full])
 
     def quantile(errors: np.ndarray, variance: np.ndarray) -> float:
-        return float(np.quantile(np.abs(errors) / np.sqrt(variance + noise**2), 0.9))
+        ratio = np.abs(errors) / np.sqrt(variance + noise**2)
+        return float(np.quantile(ratio[full], 0.9))
 
     own = np.einsum("ij,jk,ik->i", fit.jacobian, covariance, fit.jacobian)
     quantiles = {"nothing": quantile(fit.residuals, own)}

@@ -15,7 +15,7 @@ from ..scenarios import Serving
 from ..specs import Accelerator, Layout
 from ..specs import load_accelerator as load_plain
 from ._apply import Places, calibrated, places, profile_of
-from ._constants import ALGORITHMS, FAMILIES, FAMILY_OF
+from ._constants import FAMILIES, FAMILY_OF
 from ._names import engine_name
 from ._shipped import Shipped, shipped
 
@@ -27,8 +27,8 @@ class Interval(NamedTuple):
     low: float
     high: float
     new: str
-    """What about the prediction the constants have not seen: "model" (which is taken for new),
-    "accelerator" or "engine"; decides how wide the interval is."""
+    """What the constants are taken not to have seen: "model", or "accelerator" where no point of it
+    was measured; decides how wide the interval is."""
 
 
 def load_accelerator(
@@ -60,10 +60,9 @@ def load_accelerator(
         return plain
     fitted = shipped(None if constants is None else Path(constants))
     name = engine_name(engine)
-    if name not in fitted.engines:
-        raise InputError(
-            f"no fitted constants for engine {engine!r}; {nearest(engine, sorted(fitted.engines))}"
-        )
+    valid = sorted(set(fitted.engines) - {"other"})
+    if name not in valid:
+        raise InputError(f"no fitted constants for engine {engine!r}; {nearest(engine, valid)}")
     if plain.network.kind == "torus":
         raise InputError(f"{plain.name} has a torus of links, for which nothing is fitted; leave engine out")
     where = _places(str(plain.name), name)
@@ -77,7 +76,7 @@ def _places(machine: str, engine: str) -> Places:
 
 def _provenance(fitted: Shipped, machine: str) -> str:
     rows, family = fitted.accelerators.get(machine, 0), FAMILY_OF.get(machine, "")
-    text = f"constants of {fitted.date}, fitted to {fitted.rows} rows"
+    text = f"constants of {fitted.date}, fitted to {sum(fitted.accelerators.values())} rows"
     if rows:
         return f"{text}, {rows} of them of {machine}"
     shared = f"its family's ({family})" if family in FAMILIES or family == "blackwell" else "what all share"
@@ -113,8 +112,6 @@ def predict_interval(
     where = _places(machine, engine)
     value, gradient = _log_time(vector, scenario, layout, where, engine)
     new = "model" if machine in fitted.accelerators else "accelerator"
-    if engine not in ALGORITHMS:
-        new = "engine"
     half = float(fitted.spread.half_width(np.asarray(gradient), new)[0])
     half = max(half, float(fitted.spread.half_width(np.asarray(gradient), "model")[0]))
     seconds = float(jnp.exp(value))

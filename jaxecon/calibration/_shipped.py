@@ -46,7 +46,8 @@ def constants_toml(found: Calibration, date: str, data: str) -> str:
         "# variance that the data removed, 0 where a constant is still what was assumed.",
         f'date = "{date}"',
         f'data = "{data}"',
-        f"rows = {len(found.points)}",
+        f"rows = {sum(p.weight >= 1.0 for p in found.points)}",
+        f"older_rows = {sum(p.weight < 1.0 for p in found.points)}",
         "",
         "[error]",
     ]
@@ -56,6 +57,9 @@ def constants_toml(found: Calibration, date: str, data: str) -> str:
             prefix = f"{label}_{'fitted' if name is None else 'without_' + name}"
             if error.rows:
                 lines += [f"{prefix}_mean = {error.mean:.4f}", f"{prefix}_median = {error.median:.4f}"]
+    older = found.errors(older=True)
+    if older.rows:
+        lines += [f"older_fitted_mean = {older.mean:.4f}", f"older_fitted_median = {older.median:.4f}"]
     lines += [f"coverage_without_{k} = {v.coverage:.4f}" for k, v in found.held_out.items()]
     lines += ["", "[engines]", *(f'"{k}" = {v}' for k, v in engines.items())]
     lines += ["", "[accelerators]", *(f'"{k}" = {v}' for k, v in accelerators.items())]

@@ -115,6 +115,7 @@ def summary(found: Calibration, rows: list[Measurement], bad: list[BadRow], wors
         "seconds": found.seconds,
         "errors": {
             "fitted": found.errors()._asdict(),
+            "older_rows": found.errors(older=True)._asdict(),
             **{f"without_{k}": found.errors(None, k)._asdict() for k in found.held_out},
         },
         "coverage_of_90_percent_intervals": {k: v.coverage for k, v in found.held_out.items()},
@@ -146,12 +147,19 @@ def show(result: dict[str, Any]) -> None:
         console.print(f"line {b['line']} skipped: {b['reason']}", soft_wrap=True, highlight=False)
     fitted = result["errors"]["fitted"]
     console.print(
-        f"{result['rows']} rows: mean error [bold]{100 * fitted['mean']:.1f} %[/], median "
+        f"{fitted['rows']} rows: mean error [bold]{100 * fitted['mean']:.1f} %[/], median "
         f"[bold]{100 * fitted['median']:.1f} %[/], in {result['seconds']:.0f} s",
         soft_wrap=True,
     )
+    older = result["errors"]["older_rows"]
+    if older["rows"]:
+        console.print(
+            f"{older['rows']} rows of whole batches, which count a tenth: mean {100 * older['mean']:.1f} %, "
+            f"median {100 * older['median']:.1f} %",
+            soft_wrap=True,
+        )
     for key, e in result["errors"].items():
-        if key != "fitted":
+        if key.startswith("without_"):
             name = key.removeprefix("without_")
             covered = 100 * result["coverage_of_90_percent_intervals"][name]
             console.print(

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+import jaxecon as je
 from jaxecon.calibration import shipped
 from jaxecon.cli import main
+from jaxecon.cli._optimize import interval
 
 ROWS = Path(__file__).parent / "data" / "serving_points.csv"
 
@@ -48,30 +50,17 @@ def test_constants_picture_and_worst_rows(run, spoilt, tmp_path):
     assert again.spread.covariance.shape == (len(again.vector),) * 2
 
 
-def test_optimize_gives_an_interval_with_an_engine_and_says_when_it_cannot(monkeypatch, capsys):
-    answers = []
-    for words in ((), ("--engine", "vllm")):
-        scene = (
-            "--model",
-            "llama-3.1-8b",
-            "--accelerator",
-            "h100-sxm",
-            "--budget",
-            "1",
-            "--max-accelerators",
-            "2",
-        )
-        monkeypatch.setattr("sys.argv", ["jaxecon", "optimize", *scene, *words, "--json"])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        assert stop.value.code == 0
-        answers.append(json.loads(capsys.readouterr().out))
-    plain, fitted = answers
-    assert plain["calibration"] == "not calibrated" and plain["interval"] is None
+def test_an_answer_carries_its_interval_or_says_that_there_is_none():
+    model, workload, layout = je.load_model("llama-3.1-8b"), je.Workload(4096, 512), je.Layout(batch=8.0)
+    plain = interval(je.Serving(model, je.load_accelerator("h100-sxm"), workload), layout)
+    assert plain == {"calibration": "not calibrated", "interval": None}
+    scenario = je.Serving(model, je.load_accelerator("h100-sxm", engine="vllm"), workload)
+    fitted = interval(scenario, layout)
     assert "of them of h100-sxm" in fitted["calibration"]
     low, high = fitted["interval"]["speed_tokens_per_s"]
-    assert low < fitted["speed_tokens_per_s"] < high
-    assert fitted["speed_tokens_per_s"] < plain["speed_tokens_per_s"]
+    assert low < float(scenario.speed(layout)) < high
+    cheap, dear = fitted["interval"]["cost_usd_per_million_tokens"]
+    assert cheap < float(scenario.cost(layout)) < dear
 
 
 @pytest.mark.parametrize(

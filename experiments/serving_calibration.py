@@ -9,7 +9,8 @@ Run: python experiments/serving_calibration.py SERVING_POINTS.csv
 Writes to results/: serving-predicted.csv (every row: measured, fitted, held out, and the two
 uncalibrated predictions), serving-errors.csv (mean and median error by model, accelerator, engine and
 kind), serving-elasticities.csv (which constants matter: percent of time per percent of constant, and
-change of the mean error where a constant is 10 % larger), serving-predicted and -elasticities as .png
+change of the mean error where a constant is 10 % larger), serving-first-token.csv (time to the first
+token, to which nothing is fitted), serving-predicted and -elasticities as .png
 and .svg.
 """
 
@@ -97,9 +98,38 @@ def main(path: str) -> None:
         e = np.abs(v / measured - 1.0)
         print(f"{k:28s} mean {100 * e.mean():5.1f} %, median {100 * np.median(e):5.1f} %")
     print({k: round(v.coverage, 3) for k, v in found.held_out.items()}, f"{found.seconds:.0f} s")
+    first_tokens(rows, cases, found.fit.vector)
     importance = elasticities(found, measured)
     write("serving-elasticities.csv", importance)
     pictures(found, columns, measured, importance)
+
+
+def first_tokens(rows: list, cases: list, vector: np.ndarray) -> None:
+    """Time to the first token by the same constants, where the replica ingests its own prompts."""
+    kept = [i for i, r in enumerate(rows) if r.kind == "serving_agg" and r.ttft is not None]
+    chosen = [cases[i] for i in kept]
+    predicted = np.zeros(len(kept))
+    for design in designs_of(chosen):
+        predicted[list(design.rows)] = np.asarray(design.first_token_seconds(jnp.asarray(vector)))
+    table = [
+        {
+            "line": rows[i].line,
+            "model": c.model_name,
+            "accelerator": c.machine,
+            "engine": c.engine,
+            "batch": rows[i].batch,
+            "prompt": rows[i].isl,
+            "measured_s": rows[i].ttft,
+            "predicted_s": p,
+        }
+        for i, c, p in zip(kept, chosen, predicted, strict=True)
+    ]
+    write("serving-first-token.csv", table)
+    for engine in sorted({c.engine for c in chosen}):
+        error = np.asarray(
+            [abs(t["predicted_s"] / t["measured_s"] - 1.0) for t in table if t["engine"] == engine]
+        )
+        print(f"first token, {engine:14s} {len(error)} rows: median error {100 * np.median(error):.0f} %")
 
 
 def errors_by_group(table: list[dict], columns: dict, measured: np.ndarray) -> list[dict]:

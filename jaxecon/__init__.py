@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .cost import StepTime as StepTime
     from .optimum import (
         certified_frontier as certified_frontier,
+        certified_many as certified_many,
         certified_optimum as certified_optimum,
         cheapest_at_speed as cheapest_at_speed,
         cheapest_prefill as cheapest_prefill,
@@ -86,6 +87,7 @@ _HOMES = {
     ".cost": ("StepTime",),
     ".optimum": (
         "certified_frontier",
+        "certified_many",
         "certified_optimum",
         "cheapest_at_speed",
         "cheapest_prefill",

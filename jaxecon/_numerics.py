@@ -15,6 +15,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from ._errors import InputError
@@ -47,7 +48,12 @@ def scalar(value: Any) -> Scalar:
     if isinstance(value, jax.Array) and value.dtype == jnp.float64:
         return value
     try:
-        return jnp.asarray(value, dtype=jnp.float64)
+        if isinstance(value, jax.Array):
+            return jnp.asarray(value, dtype=jnp.float64)
+        if value is None or isinstance(value, str | bytes | complex):
+            raise TypeError
+        # Of the right dtype already, the array is moved to the device without compiling a program.
+        return jnp.asarray(np.asarray(value, np.float64), dtype=jnp.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"expected a number, got {value!r}") from error
 

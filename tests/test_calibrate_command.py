@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import jaxecon as je
-from jaxecon.calibration import shipped
+from jaxecon.calibration import COLUMNS, CONSTANTS, shipped
 from jaxecon.cli import main
 from jaxecon.cli._optimize import interval
 
@@ -78,6 +78,14 @@ def test_bad_options_are_one_sentence(run, words, message):
     code, out, err = run(ROWS, *words)
     assert code == 2 and not out
     assert message in err and "Traceback" not in err
+
+
+def test_every_column_and_constant_is_documented(run):
+    text = (Path(__file__).parents[1] / "docs" / "calibration.md").read_text()
+    for name in (*COLUMNS, *(c.name for c in CONSTANTS)):
+        assert f"`{name}`" in text
+    code, out, _ = run("--help")
+    assert code == 0 and all(name in out for name in COLUMNS)
 
 
 def test_a_bad_row_is_refused_by_its_line(run, spoilt):

@@ -36,6 +36,10 @@ def test_optimize_json(run, tmp_path):
     assert f"--max-num-seqs {layout['batch']}" in answer["launch"]["vllm"]
     memory = answer["memory_bytes"]
     assert sum(v for k, v in memory.items() if k != "capacity") <= memory["capacity"]
+    relaxed, rounded = answer["relaxed"], answer["rounded"]
+    speeds = [x["speed_tokens_per_s"] for x in (rounded, answer, relaxed)]
+    assert speeds == sorted(speeds)
+    assert relaxed["binds"]["price"] == pytest.approx(answer["shadow_price"])
 
 
 def test_explain_agrees_with_optimize(run):

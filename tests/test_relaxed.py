@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import jaxecon as je
+from jaxecon.optimum import binding_shares
 from random_questions import question, scenario_of
 
 # Plain, tight on memory, tight on demand, drafted.
@@ -72,6 +73,12 @@ def test_derivatives_equal_re_solved_differences(seed):
     # Price and budget enter as a ratio.
     by_price = float(slopes.accelerator.price * scenario.accelerator.price)
     assert by_price == pytest.approx(-float(by_budget * budget), rel=1e-6)
+    best = je.relaxed_optimum(scenario, float(budget))
+    shares = binding_shares(scenario, best)
+    by_traffic = float(slopes.accelerator.hbm_bandwidth * scenario.accelerator.hbm_bandwidth)
+    assert shares["memory traffic"] == pytest.approx(by_traffic, rel=1e-4, abs=1e-6)
+    causes = sum(shares[k] for k in ("arithmetic", "memory traffic", "network", "latency"))
+    assert causes == pytest.approx(1.0 + shares["price"] - shares["demand"], rel=1e-9)
 
 
 @pytest.mark.parametrize("seed", [1, 41])

@@ -48,6 +48,26 @@ class Design(eqx.Module):
 
         return jax.vmap(one)(self.work, self.accelerator, self.places, self.aggregated, self.tokens_per_step)
 
+    def first_token_seconds(self, vector: Vector) -> Float[Array, " rows"]:
+        """Seconds to the first token where a replica ingests its own prompts.
+
+        A request's own prompt, the share of the others' that falls before first tokens and not between
+        later ones, and half a decode step until its turn. Nothing is fitted to first tokens.
+        """
+
+        def one(work: TokenWork, accelerator: Accelerator, where: Places) -> Array:
+            hardware = calibrated(vector, accelerator, self.engine, where)
+            profile = profile_of(hardware)
+            none = jnp.zeros_like(profile.step_overhead)
+            engine = Engine(profile.kernels_per_layer, none, none + 1.0, profile)
+            chunk = pass_seconds(work.chunk, hardware, engine, EXACT).total + profile.step_overhead
+            step = pass_seconds(work.decode, hardware, engine, EXACT).total + profile.step_overhead
+            others = jnp.maximum(work.decode.sequences - 1.0 / work.decode.data, 0.0)
+            before = 1.0 + (1.0 - profile.prompt_exposure) * others
+            return work.passes * chunk * before + 0.5 * step
+
+        return jax.vmap(one)(self.work, self.accelerator, self.places)
+
 
 def designs_of(cases: list[Case]) -> tuple[Design, ...]:
     """The rows by the collectives of their engines, each with the batch that really decodes.

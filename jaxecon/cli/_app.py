@@ -2,7 +2,10 @@
 
 import json
 import os
+import platform
 import sys
+import warnings
+import zlib
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -261,6 +264,27 @@ def calibrate(
 
 
 @app.command()
+def sweep(
+    config: Annotated[Path, typer.Argument(help="TOML file; configs/sweeps holds examples.")],
+    out: Annotated[Path | None, typer.Option(help="File to write: .csv or .parquet.")] = None,
+    coordinator: Annotated[str | None, typer.Option(help="HOST:PORT of process 0 of several.")] = None,
+    processes: Annotated[int | None, typer.Option(min=1, help="Processes of the run.")] = None,
+    process: Annotated[int | None, typer.Option(min=0, help="Number of this process, from 0.")] = None,
+    distributed: Annotated[bool, typer.Option(help="Ask the scheduler (SLURM, MPI) for these.")] = False,
+    as_json: o.Json = False,
+) -> None:
+    """Many scenarios: a grid or a sample over any of their numbers, resumable.
+
+    Completed chunks lie in OUT.parts until the end. The same command takes up a run that was stopped.
+    Several processes, each with the same command and its own --process, share the work; all must see
+    the folder of OUT.
+    """
+    from ._sweep import run
+
+    run(config, out or Path(config.stem + ".csv"), (coordinator, processes, process), distributed, as_json)
+
+
+@app.command()
 def models(as_json: o.Json = False) -> None:
     """The models of the catalogue, with parameters and sources."""
     from ._catalogue import model_rows, show_rows
@@ -319,21 +343,35 @@ def _cache_compilations() -> None:
     """Keep compiled programs in the user's cache folder, unless JAX is told otherwise.
 
     JAXECON_COMPILATION_CACHE=0 turns this off; JAX_COMPILATION_CACHE_DIR chooses the folder. Must
-    run before JAX is imported.
+    run before JAX is imported. Where the folder cannot be written there is no cache. An entry that
+    another process is writing, or was killed while writing, fails JAX's checks and is compiled anew.
     """
     if os.environ.get("JAXECON_COMPILATION_CACHE") == "0":
         return
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "jaxecon"
     try:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        folder = base / "jaxecon" / _processor()
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
+    except (OSError, RuntimeError):
         return
+    warnings.filterwarnings("ignore", message="Error (reading|writing) persistent compilation cache")
     if os.access(folder, os.W_OK):
         os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder))
         os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
         # Reading the cache logs a harmless note on target features of some processors.
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
         os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+
+
+def _processor() -> str:
+    """What compiled programs depend on: hosts with one home folder may differ in it."""
+    kind = platform.machine() or "unknown"
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return f"{kind}-{zlib.crc32(platform.processor().encode()):08x}"
+    flags = next((line for line in lines if line.startswith(("flags", "Features"))), "")
+    return f"{kind}-{zlib.crc32(flags.encode()):08x}"
 
 
 def main() -> Any:

@@ -4,7 +4,7 @@ from typing import Any
 
 from .._errors import InfeasibleError, InputError, nearest
 from ..report._launch import launch_commands
-from ..scenarios import Serving, account, why_illegal
+from ..scenarios import Serving, account, inspect_layouts, why_illegal
 from ..specs import Layout, Site
 
 DEGREES = ("tensor", "pipeline", "expert", "data", "batch", "draft_tokens")
@@ -51,7 +51,7 @@ def explain(scenario: Serving, layout: Layout, name: str, site: Site | None = No
     reason = why_illegal(scenario, layout)
     if reason is not None:
         raise InputError(f"no engine accepts this layout: {reason}")
-    ledger = scenario.ledger(layout)
+    ledger = inspect_layouts(scenario, layout).ledger
     if float(ledger.margin) < 0:
         raise InfeasibleError(
             f"this layout needs {float(ledger.used) / 1e9:.4g} GB per accelerator, which has "
@@ -62,13 +62,14 @@ def explain(scenario: Serving, layout: Layout, name: str, site: Site | None = No
 
 def described(scenario: Serving, layout: Layout, name: str, site: Site | None = None) -> dict[str, Any]:
     """The figures of a layout that is known to be legal and to fit."""
-    time, ledger = scenario.step_time(layout), scenario.ledger(layout)
+    seen = inspect_layouts(scenario, layout)
+    time, ledger = seen.time, seen.ledger
     degrees = ("accelerators", "tensor", "pipeline", "expert", "data", "batch", "draft_tokens")
     parts = ("arithmetic", "memory", "network_bandwidth", "network_latency", "launch", "prompts", "total")
     uses = ("weights", "kv_cache", "draft", "activations", "buffers", "reserve", "capacity")
     return {
-        "speed_tokens_per_s": float(scenario.speed(layout)),
-        "cost_usd_per_million_tokens": float(scenario.cost(layout)),
+        "speed_tokens_per_s": float(seen.speed),
+        "cost_usd_per_million_tokens": float(seen.cost),
         "layout": {k: int(getattr(layout, k)) for k in degrees},
         "step_time_s": {k: float(getattr(time, k)) for k in parts},
         "memory_bytes": {k: float(getattr(ledger, k)) for k in uses},

@@ -8,7 +8,15 @@ from rich.table import Table
 
 from .._errors import InfeasibleError
 from ..calibration import predict_interval
-from ..optimum import RelaxedOptimum, audit, certified_optimum, relaxed_optimum
+from ..optimum import (
+    RelaxedOptimum,
+    Space,
+    audit,
+    binding_shares,
+    certified_optimum,
+    relaxed_optimum,
+    rounded,
+)
 from ..scenarios import Serving
 from ..specs import Layout, Site
 from ._explain import described
@@ -17,7 +25,8 @@ from ._explain import described
 def answer(
     scenario: Serving, name: str, budget: float, max_accelerators: int, site: Site | None = None
 ) -> dict[str, Any]:
-    """The certified layout with its breakdown, ledger and launch commands; audited."""
+    """The certified layout with its breakdown, ledger and launch commands, audited; the relaxed optimum
+    and its best neighbour on the lattice beside it."""
     found = certified_optimum(scenario, budget, max_accelerators=max_accelerators)
     audit(scenario, found)
     proof = {
@@ -34,8 +43,11 @@ def answer(
     try:
         best = relaxed_optimum(scenario, budget, max_accelerators=max_accelerators)
     except InfeasibleError:
-        return figures | {"relaxed": None, "shadow_price": None}
-    return figures | {"relaxed": _relaxed(best, found.speed), "shadow_price": best.shadow_price}
+        return figures | {"relaxed": None, "rounded": None, "shadow_price": None}
+    near = rounded(Space(scenario, max_accelerators), best.layout, budget)
+    figures["relaxed"] = _relaxed(scenario, best, found.speed)
+    figures["rounded"] = None if near is None else _beside_certified(*near, found.speed)
+    return figures | {"shadow_price": best.shadow_price}
 
 
 def interval(scenario: Serving, layout: Layout) -> dict[str, Any]:
@@ -56,17 +68,20 @@ def interval(scenario: Serving, layout: Layout) -> dict[str, Any]:
     return figures
 
 
-def _relaxed(best: RelaxedOptimum, certified: float) -> dict[str, Any]:
+def _beside_certified(layout: Layout, speed: float, cost: float, certified: float) -> dict[str, Any]:
     degrees = ("accelerators", "tensor", "pipeline", "expert", "data", "batch", "draft_tokens")
     return {
-        "speed_tokens_per_s": best.speed,
-        "cost_usd_per_million_tokens": best.cost,
-        "layout": {k: float(getattr(best.layout, k)) for k in degrees},
-        "multipliers": best.multipliers,
-        "residual": best.residual,
-        "status": best.status,
-        "ahead_of_certified": best.speed / certified - 1.0,
+        "speed_tokens_per_s": speed,
+        "cost_usd_per_million_tokens": cost,
+        "layout": {k: float(getattr(layout, k)) for k in degrees},
+        "ahead_of_certified": speed / certified - 1.0,
     }
+
+
+def _relaxed(scenario: Serving, best: RelaxedOptimum, certified: float) -> dict[str, Any]:
+    figures = _beside_certified(best.layout, best.speed, best.cost, certified)
+    figures |= {"residual": best.residual, "status": best.status, "multipliers": best.multipliers}
+    return figures | {"binds": binding_shares(scenario, best) if best.status == "success" else None}
 
 
 def show(result: dict[str, Any], model: str, accelerator: str) -> None:
@@ -85,7 +100,7 @@ def show(result: dict[str, Any], model: str, accelerator: str) -> None:
     if "certificate" in result:
         proof = result["certificate"]
         line += f"; the best of {proof['space_size']:,} legal layouts, proven by examining "
-        line += f"{proof['examined']:,}"
+        line += f"{proof['examined']:,}; gap {100 * proof['gap']:.2g} %"
     console.print(line, soft_wrap=True)
     if result.get("interval"):
         low, high = result["interval"]["speed_tokens_per_s"]
@@ -93,7 +108,8 @@ def show(result: dict[str, Any], model: str, accelerator: str) -> None:
     if "calibration" in result:
         console.print(f"[dim]{result['calibration']}[/]", soft_wrap=True)
     if result.get("relaxed"):
-        console.print(_relaxed_line(result["relaxed"]), soft_wrap=True)
+        console.print(_three_layouts(result))
+        console.print(_binding_line(result["relaxed"]), soft_wrap=True)
     table = Table("part of a step", "ms", "memory of one accelerator", "GB")
     times = [(k.replace("_", " "), f"{1e3 * v:.3f}") for k, v in result["step_time_s"].items()]
     uses = [(k.replace("_", " "), f"{v / 1e9:.2f}") for k, v in result["memory_bytes"].items()]
@@ -123,24 +139,42 @@ def _beside(result: dict[str, Any]) -> str:
     return line
 
 
-def _relaxed_line(relaxed: dict[str, Any]) -> str:
-    layout = relaxed["layout"]
-    line = f"real degrees: {relaxed['speed_tokens_per_s']:.1f} tokens/s with "
-    line += across(layout, ".2f")
-    line += f", pipeline {layout['pipeline']:.2f}, batch {layout['batch']:.1f} "
-    line += f"({100 * relaxed['ahead_of_certified']:+.2f} %)"
-    if relaxed["status"] != "success":
-        return line + f"; no sensitivities: {relaxed['status']}"
-    binding = {k: v for k, v in relaxed["multipliers"].items() if v > 1e-3}
-    words = ", ".join(f"{k} {v:.3f}" for k, v in sorted(binding.items(), key=lambda x: -x[1]))
-    return line + f"; one percent more of what binds buys, in percent of speed: {words or 'nothing'}"
+def _three_layouts(result: dict[str, Any]) -> Table:
+    """Relaxed, rounded and certified side by side."""
+    table = Table()
+    table.add_column("layout", no_wrap=True)
+    table.add_column("tokens/s", no_wrap=True)
+    table.add_column("$/M tokens")
+    table.add_column("degrees", no_wrap=True)
+    table.add_column("batch")
+    table.add_column("speed", no_wrap=True)
+    for name in ("relaxed", "rounded", "certified"):
+        one = result if name == "certified" else result.get(name)
+        if one is None:
+            continue
+        layout, form = one["layout"], ".2f" if name == "relaxed" else ".0f"
+        ahead = "" if name == "certified" else f"{100 * one['ahead_of_certified']:+.2f} %"
+        degrees = across(layout, form) + f", pipeline {layout['pipeline']:{form}}"
+        if layout["draft_tokens"] > 0:
+            degrees += f", {layout['draft_tokens']:{form}} drafted"
+        figures = (f"{one['speed_tokens_per_s']:.2f}", f"{one['cost_usd_per_million_tokens']:.3f}")
+        table.add_row(name, *figures, degrees, f"{layout['batch']:{form}}", ahead)
+    return table
+
+
+def _binding_line(relaxed: dict[str, Any]) -> str:
+    if relaxed["binds"] is None:
+        return f"no sensitivities at the relaxed optimum: {relaxed['status']}"
+    ordered = sorted(relaxed["binds"].items(), key=lambda x: -abs(x[1]))
+    words = ", ".join(f"{k} {v:.3f}" for k, v in ordered if abs(v) > 1e-3)
+    return f"one percent more of each buys, in percent of speed: {words}"
 
 
 def flat(result: dict[str, Any]) -> dict[str, Any]:
     """One row of an answer, for CSV."""
     row = {k: v for k, v in result.items() if not isinstance(v, dict)}
     parts = ("layout", "step_time_s", "memory_bytes", "prices_usd_per_million_tokens", "energy")
-    for key in (*parts, "certificate", "relaxed"):
+    for key in (*parts, "certificate", "relaxed", "rounded"):
         part = result.get(key) or {}
         row |= {f"{key}.{k}": v for k, v in part.items() if not isinstance(v, dict)}
     return row

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+import jax
+import numpy as np
 import typer
 from rich.console import Console
 
@@ -60,7 +62,8 @@ def question(
     bits = {"weight_bits": weight_bits, "kv_bits": kv_bits}
     target = load_model(model, **bits, dispatch_bits=dispatch_bits)
     workload = Workload(context, output, demand, prompt, hit_rate)
-    warn_of_context(target, float(workload.full_context))
+    # On NumPy leaves, so that reading a question compiles nothing.
+    warn_of_context(target, float(jax.tree.map(np.asarray, workload).full_context))
     drafting = None
     if speculation is not None:
         if draft is not None:

@@ -7,6 +7,16 @@ from ._exact import (
     cheapest_at_speed as cheapest_at_speed,
 )
 from ._frontier import Frontier as Frontier, certified_frontier as certified_frontier
+from ._many import (
+    STATUSES as STATUSES,
+    CertifiedMany as CertifiedMany,
+    certified_many as certified_many,
+)
+from ._many_relaxed import (
+    RelaxedMany as RelaxedMany,
+    elasticities_many as elasticities_many,
+    relaxed_many as relaxed_many,
+)
 from ._relaxed_optimum import RelaxedOptimum as RelaxedOptimum, relaxed_optimum as relaxed_optimum
 from ._max_speed import max_speed as max_speed, one_sided as one_sided
 from ._curves import (
@@ -20,5 +30,6 @@ from ._pools import (
     cheapest_prefill as cheapest_prefill,
     disaggregated_optimum as disaggregated_optimum,
 )
+from ._binding import binding_shares as binding_shares
 from ._rounding import rounded as rounded
 from ._space import Space as Space

@@ -9,7 +9,7 @@ from jaxtyping import Array
 from .._errors import InfeasibleError, InputError
 from ..scenarios import Scenario
 from ..specs import Layout
-from ._relaxation import CONSTRAINTS, Limits
+from ._relaxation import CONSTRAINTS, Limits, layout_at
 from ._relaxed import TOLERANCE, Solutions, solve_relaxed
 from ._scan import UNFIT
 from ._space import MAX_ACCELERATORS, MAX_BATCH
@@ -33,6 +33,8 @@ class RelaxedOptimum(eqx.Module):
     """d ln speed / d ln budget."""
     multipliers: dict[str, float]
     """Of every constraint: d ln speed / d ln of what it allows."""
+    interior: Layout
+    """Where the smoothed problem is stationary, which the multipliers belong to; next to `layout`."""
     residual: float
     """Of the Karush-Kuhn-Tucker conditions, relative."""
     status: str
@@ -95,6 +97,7 @@ def relaxed_optimum(
         bound=np.nan,
         shadow_price=multipliers[0],
         multipliers=dict(zip(CONSTRAINTS, multipliers, strict=True)),
+        interior=layout_at(jnp.append(best.box.z(best.point.y), best.point.log_batch), best.box),
         residual=residual,
         status=status,
     )

@@ -46,8 +46,8 @@ class Block:
 
     def at(self, index: int, batch: float) -> Layout:
         """One layout."""
-        one = jax.tree.map(lambda x: jnp.asarray(x[index]), self.layouts)
-        return eqx.tree_at(lambda x: x.batch, one, jnp.asarray(float(batch)))
+        one = jax.tree.map(lambda x: jnp.asarray(x[index], jnp.float64), self.layouts)
+        return eqx.tree_at(lambda x: x.batch, one, jnp.asarray(np.float64(batch), jnp.float64))
 
 
 class Space:
@@ -91,8 +91,8 @@ class Space:
         count = len(index)
         width = max(_LEAST_WIDTH, 1 << (count - 1).bit_length())
         wide = np.minimum(np.arange(width), count - 1)
-        layouts = jax.tree.map(jnp.asarray, block.take(index[wide]))
-        found = _evaluate(self.scenario, layouts, jnp.asarray(batch[wide]))
+        # NumPy arrays go in as they are: moving them by jnp.asarray compiles a program per shape.
+        found = _evaluate(self.scenario, block.take(index[wide]), batch[wide])
         keys = (block.number * 2**24 + index.astype(np.int64)) * 2**24 + batch.astype(np.int64)
         self._seen.append(keys)
         speed, cost, fits = (np.asarray(x)[:count] for x in found)

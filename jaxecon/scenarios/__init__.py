@@ -4,8 +4,10 @@ from ._account import account as account
 from ._base import (
     Across as Across,
     Family as Family,
+    Inspection as Inspection,
     Scenario as Scenario,
     evaluate_layouts as evaluate_layouts,
+    inspect_layouts as inspect_layouts,
 )
 from ._energy import Energy as Energy, energy as energy
 from ._erdil2025 import Erdil2025 as Erdil2025

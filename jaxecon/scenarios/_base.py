@@ -117,6 +117,45 @@ class Scenario(eqx.Module):
         return jnp.log(self.workload.demand / (layout.batch * speed))
 
 
+class Inspection(eqx.Module):
+    """All that is to be said of layouts, and the model's own counts."""
+
+    time: StepTime
+    speed: Array
+    """Tokens/s of one request."""
+    cost: Array
+    """US dollars per million output tokens."""
+    margin: Array
+    """Free bytes per accelerator."""
+    ledger: Any
+    """Bytes by use, where the cost model tells them apart; else None."""
+    tokens_per_step: Array
+    parameters: Array
+    active_parameters: Array
+    embedding_parameters: Array
+    cache_bytes: Array
+    """Bytes that one sequence keeps at the workload's context."""
+
+
+@eqx.filter_jit
+def inspect_layouts(scenario: Scenario, layouts: Layout) -> Inspection:
+    """Everything about layouts in one compiled program; operation by operation there would be dozens."""
+    speed, model = scenario.speed(layouts), scenario.model
+    ledger = getattr(scenario, "ledger", None)
+    return Inspection(
+        time=scenario.step_time(layouts),
+        speed=speed,
+        cost=scenario.cost_at_speed(layouts, speed),
+        margin=scenario.memory_margin(layouts),
+        ledger=None if ledger is None else ledger(layouts),
+        tokens_per_step=scenario.tokens_per_step(layouts),
+        parameters=model.total_parameters,
+        active_parameters=model.active_parameters,
+        embedding_parameters=model.embedding_parameters,
+        cache_bytes=model.kv_cache_bytes(scenario.workload.context),
+    )
+
+
 @eqx.filter_jit
 def evaluate_layouts(scenario: Scenario, layouts: Layout) -> tuple[Array, Array, Array, Array]:
     """(speed, cost, step time, free bytes per accelerator) of layouts with array fields."""

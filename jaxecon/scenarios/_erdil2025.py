@@ -264,8 +264,8 @@ class Erdil2025(Scenario):
         every = (queries, n, batch, pipeline, two_d, scale_down)
         if nodes is not None:
             nodes = jnp.broadcast_to(nodes, jnp.broadcast_shapes(*(jnp.shape(x) for x in every)))
-        every = jnp.broadcast_arrays(*every)
-        return _erdil_may.step_time(model, self.accelerator, context, *every, arithmetic, nodes)
+        wide = jnp.broadcast_arrays(*every)
+        return _erdil_may.step_time(model, self.accelerator, context, *wide, arithmetic, nodes)
 
 
 def _points(n: Any, batch: Any) -> tuple[Array, Array]:

@@ -150,9 +150,8 @@ class Serving(Scenario):
         """
         layout = broadcast(layout)
         layout = eqx.tree_at(lambda x: x.batch, layout, layout.pipeline * layout.data)
-        tokens = self.workload.prompt_tokens
-        cached = tokens * self.workload.hit_rate
-        new = jnp.maximum(tokens - cached, 1.0) + 0.0 * layout.batch
+        cached = self.workload.prompt_tokens * self.workload.hit_rate
+        new = self._uncached(arithmetic) + 0.0 * layout.batch
         models = [self.model] + ([] if self.speculation is None else [self.speculation.draft])
         times = [self._pass(m, cached, new, layout, arithmetic, prompt=True).total for m in models]
         return sum(times, start=self.engine_overhead)
@@ -166,8 +165,7 @@ class Serving(Scenario):
         first = self.prompt_pass(layout, arithmetic)
         if self.chunk_tokens is None:
             return first
-        new = jnp.maximum(self.workload.prompt_tokens * (1.0 - self.workload.hit_rate), 1.0)
-        chunks = arithmetic.ceil(new / self.chunk_tokens)
+        chunks = arithmetic.ceil(self._uncached(arithmetic) / self.chunk_tokens)
         return first + chunks * self.decode_time(layout, arithmetic).total
 
     def _pass(
@@ -203,7 +201,7 @@ class Serving(Scenario):
             weight_bytes(self.model, layout, arithmetic),
             cache_bytes(self.model, full, layout, arithmetic),
             draft,
-            activation_bytes(self.model, queries, self._chunk(), layout, arithmetic),
+            activation_bytes(self.model, queries, self._chunk(arithmetic), layout, arithmetic),
             buffer_bytes(self.model, queries, layout, self.expert_imbalance, arithmetic),
             self.reserve * self.accelerator.hbm_size + jnp.zeros_like(layout.batch),
             self.accelerator.hbm_size + jnp.zeros_like(layout.batch),
@@ -213,11 +211,16 @@ class Serving(Scenario):
         """One sequence for every data rank of every stage."""
         return jnp.maximum(layout.pipeline * layout.data, 1.0)
 
-    def _chunk(self) -> Array:
+    def _uncached(self, arithmetic: Arithmetic) -> Array:
+        """Tokens of a prompt that have to be computed, at least the last."""
+        tokens = self.workload.prompt_tokens
+        return arithmetic.maximum(tokens * (1.0 - self.workload.hit_rate), jnp.ones(()))
+
+    def _chunk(self, arithmetic: Arithmetic) -> Array:
         """Tokens of a prompt that are in flight on a data rank beside decoding."""
         if self.chunk_tokens is None:
             return jnp.zeros(())
-        return jnp.minimum(self.chunk_tokens, self.workload.prompt_tokens)
+        return arithmetic.minimum(self.chunk_tokens, self._uncached(arithmetic))
 
     def memory_margin(self, layout: Layout, arithmetic: Arithmetic = EXACT) -> Array:
         return self.ledger(layout, arithmetic).margin

@@ -5,6 +5,8 @@ width or a depth has the shape of the model itself.
 """
 
 import abc
+import functools
+import operator
 
 from collections.abc import Callable
 
@@ -328,7 +330,7 @@ class Model(eqx.Module):
     @property
     def layers(self) -> Array:
         """Layers in all groups."""
-        return sum((g.count for g in self.groups), start=jnp.zeros_like(self.width))
+        return functools.reduce(operator.add, (g.count for g in self.groups))
 
     @property
     def embedding_parameters(self) -> Array:

@@ -14,6 +14,14 @@ if os.environ.setdefault("JAX_ENABLE_X64", "1") not in ("0", "false", "False") a
 
 if TYPE_CHECKING:
     from ._errors import InfeasibleError as InfeasibleError, InputError as InputError
+    from .calibration import (
+        Calibration as Calibration,
+        calibrate as calibrate,
+        case_of as case_of,
+        load_accelerator as load_accelerator,
+        predict_interval as predict_interval,
+        read_measurements as read_measurements,
+    )
     from .cost import StepTime as StepTime, collective_time as collective_time
     from .optimum import (
         certified_frontier as certified_frontier,
@@ -77,7 +85,6 @@ if TYPE_CHECKING:
         list_accelerators as list_accelerators,
         list_models as list_models,
         list_speculations as list_speculations,
-        load_accelerator as load_accelerator,
         load_model as load_model,
         load_speculation as load_speculation,
         prediction_head as prediction_head,
@@ -88,6 +95,14 @@ if TYPE_CHECKING:
 _HOMES = {
     "._errors": ("InputError", "InfeasibleError"),
     ".scenarios": ("Erdil2025", "Serving", "Toy", "energy", "pools", "prices"),
+    ".calibration": (
+        "Calibration",
+        "calibrate",
+        "case_of",
+        "load_accelerator",
+        "predict_interval",
+        "read_measurements",
+    ),
     ".cost": ("StepTime", "collective_time"),
     ".optimum": (
         "certified_frontier",
@@ -140,7 +155,6 @@ _HOMES = {
         "Speculation",
         "Workload",
         "eagle_head",
-        "load_accelerator",
         "load_model",
         "load_speculation",
         "prediction_head",

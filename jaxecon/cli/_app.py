@@ -37,6 +37,7 @@ def optimize(
     acceptance: o.Acceptance = 0.7,
     max_draft_tokens: o.MaxDraft = 8,
     reserve: o.Reserve = 0.1,
+    engine: o.Engine = None,
     speculation: o.Setting = None,
     prompt: o.Prompt = None,
     hit_rate: o.HitRate = 0.0,
@@ -81,6 +82,7 @@ def explain(
     draft: o.Draft = None,
     acceptance: o.Acceptance = 0.7,
     reserve: o.Reserve = 0.1,
+    engine: o.Engine = None,
     speculation: o.Setting = None,
     prompt: o.Prompt = None,
     hit_rate: o.HitRate = 0.0,
@@ -124,6 +126,7 @@ def frontier(
     acceptance: o.Acceptance = 0.7,
     max_draft_tokens: o.MaxDraft = 8,
     reserve: o.Reserve = 0.1,
+    engine: o.Engine = None,
     speculation: o.Setting = None,
     prompt: o.Prompt = None,
     hit_rate: o.HitRate = 0.0,
@@ -226,6 +229,41 @@ def evaluate(
 
 
 @app.command()
+def calibrate(
+    data: Annotated[Path, typer.Argument(help="CSV of measured points; columns in the manual below.")],
+    on_bad: Annotated[str, typer.Option(help="What to do with bad rows: refuse or skip.")] = "refuse",
+    prior: Annotated[str, typer.Option(help="Start from: shipped constants, or physics.")] = "shipped",
+    held_out: Annotated[
+        str, typer.Option(help="Leave out each: model, accelerator, engine; or none.")
+    ] = "model",
+    kinds: Annotated[
+        str, typer.Option(help="Kinds of rows to use.")
+    ] = "decode_steady,serving_agg,serving_disagg",
+    worst: Annotated[int, typer.Option(min=0, help="Rows in the table of the worst.")] = 15,
+    out: Annotated[Path | None, typer.Option(help="TOML file for the fitted constants.")] = None,
+    plot: o.Plot = None,
+    as_json: o.Json = False,
+) -> None:
+    """Fit the cost model's constants to measured times per output token.
+
+    Columns needed: model, gpu, batch (requests in flight on all replicas), tpot_ms (milliseconds
+    between two output tokens). Optional: hf_model, engine, kind (decode_steady, serving_agg,
+    serving_disagg or e2e_offline), n_gpus, replicas, tp, pp, attn_dp, ep, isl and osl (prompt and
+    output tokens), weight_prec, kv_prec (bf16, fp16, fp8, int8, int4, nvfp4), spec_decode
+    ("MTP2, acceptance length 2.58"), ttft_ms. Other columns are ignored.
+    """
+    _check_picture(plot)
+    from ._calibrate import answer, check_out, show
+    from ._question import working
+
+    check_out(out)
+    with working("fitting constants") as status:
+        say = (lambda text: None) if status is None else status.update
+        found = answer(data, on_bad, prior, held_out, kinds, worst, out, plot, say)
+    typer.echo(json.dumps(found, indent=2)) if as_json else show(found)
+
+
+@app.command()
 def sweep(
     config: Annotated[Path, typer.Argument(help="TOML file; configs/sweeps holds examples.")],
     out: Annotated[Path | None, typer.Option(help="File to write: .csv or .parquet.")] = None,
@@ -267,7 +305,7 @@ def accelerators(as_json: o.Json = False) -> None:
 _SHARED = (
     "context output demand weight_bits kv_bits price_per_hour draft acceptance max_draft_tokens reserve "
     "speculation prompt hit_rate chunk_tokens overlap expert_imbalance engine_overhead_s dispatch_bits "
-    "purchase life_years utilisation power_price pue"
+    "purchase life_years utilisation power_price pue engine"
 ).split()
 
 

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from .._errors import InfeasibleError
+from ..calibration import predict_interval
 from ..optimum import (
     RelaxedOptimum,
     Space,
@@ -38,6 +39,7 @@ def answer(
     figures["speed_tokens_per_s"] = found.speed
     figures["cost_usd_per_million_tokens"] = found.cost
     figures["certificate"] = proof
+    figures |= interval(scenario, found.layout)
     try:
         best = relaxed_optimum(scenario, budget, max_accelerators=max_accelerators)
     except InfeasibleError:
@@ -46,6 +48,24 @@ def answer(
     figures["relaxed"] = _relaxed(scenario, best, found.speed)
     figures["rounded"] = None if near is None else _beside_certified(*near, found.speed)
     return figures | {"shadow_price": best.shadow_price}
+
+
+def interval(scenario: Serving, layout: Layout) -> dict[str, Any]:
+    """What a calibrated prediction is worth; nothing but the word where no constants are fitted."""
+    figures: dict[str, Any] = {"calibration": str(scenario.accelerator.calibration), "interval": None}
+    if scenario.accelerator.engine is None:
+        return figures
+    found = predict_interval(scenario, layout)
+    batch, price = float(layout.batch), float(scenario.accelerator.price)
+    cost = 1e6 * float(layout.accelerators) * price / batch
+    figures["interval"] = {
+        "probability": 0.9,
+        "new": found.new,
+        "seconds_per_token": [found.low, found.high],
+        "speed_tokens_per_s": [1.0 / found.high, 1.0 / found.low],
+        "cost_usd_per_million_tokens": [cost * found.low, cost * found.high],
+    }
+    return figures
 
 
 def _beside_certified(layout: Layout, speed: float, cost: float, certified: float) -> dict[str, Any]:
@@ -82,6 +102,11 @@ def show(result: dict[str, Any], model: str, accelerator: str) -> None:
         line += f"; the best of {proof['space_size']:,} legal layouts, proven by examining "
         line += f"{proof['examined']:,}; gap {100 * proof['gap']:.2g} %"
     console.print(line, soft_wrap=True)
+    if result.get("interval"):
+        low, high = result["interval"]["speed_tokens_per_s"]
+        console.print(f"90 % of measurements: {low:.1f} to {high:.1f} tokens/s", soft_wrap=True)
+    if "calibration" in result:
+        console.print(f"[dim]{result['calibration']}[/]", soft_wrap=True)
     if result.get("relaxed"):
         console.print(_three_layouts(result))
         console.print(_binding_line(result["relaxed"]), soft_wrap=True)

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from .._errors import InputError
+from ..calibration import load_accelerator
 from ..scenarios import Serving
 from ..specs import (
     Model,
@@ -19,7 +20,6 @@ from ..specs import (
     Site,
     Speculation,
     Workload,
-    load_accelerator,
     load_model,
     load_speculation,
 )
@@ -39,6 +39,7 @@ def question(
     acceptance: float = 0.7,
     max_draft_tokens: int = 8,
     reserve: float = 0.1,
+    engine: str | None = None,
     speculation: str | None = None,
     prompt: float | None = None,
     hit_rate: float = 0.0,
@@ -71,12 +72,12 @@ def question(
     elif draft is not None:
         drafting = Speculation(load_model(draft, **bits), acceptance, max_draft_tokens)
     if purchase is None:
-        hardware = load_accelerator(accelerator, price_per_hour=price_per_hour)
+        hardware = load_accelerator(accelerator, price_per_hour=price_per_hour, engine=engine)
     elif price_per_hour is not None:
         raise InputError("--purchase and --price-per-hour both set the price; give one of them")
     else:
         owner = Ownership(purchase, life_years, utilisation, power_price)
-        hardware = owner.owned(load_accelerator(accelerator, price_per_hour=1.0), Site(pue))
+        hardware = owner.owned(load_accelerator(accelerator, price_per_hour=1.0, engine=engine), Site(pue))
     return Serving(
         target,
         hardware,

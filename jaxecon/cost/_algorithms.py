@@ -93,7 +93,7 @@ def all_to_all(
         hops = hops + network.scale_out_hop * several[..., None]
         latencies = jnp.concatenate([latencies, hops[..., None, :]], axis=-2)
         bandwidths = jnp.concatenate([bandwidths, wires[..., None, :]], axis=-2)
-    return _least(ranks, latencies, bandwidths, arithmetic)
+    return _least(ranks, latencies + network.exchange_latency, bandwidths, arithmetic)
 
 
 def point_to_point(network: Network, size: Array, arithmetic: Arithmetic) -> Times:

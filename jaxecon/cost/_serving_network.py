@@ -1,5 +1,6 @@
 """What the accelerators of one pipeline stage tell each other in a pass."""
 
+import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
@@ -10,25 +11,78 @@ from ._algorithms import Times, all_gather, all_reduce, all_to_all, point_to_poi
 from ._serving_layer import Share, groups_reached
 
 
+class Messages(eqx.Module):
+    """What is sent in one pass, before any rate or latency is known."""
+
+    tensor: Array
+    """Ranks of an all-reduce."""
+    domains: Array
+    """Scale-up domains that they span."""
+    size: Array
+    """Bytes of an all-reduce."""
+    reductions: Array
+    """All-reduces of a pass, apart from those of routed experts."""
+    hops: Array
+    """Hand-overs between pipeline stages."""
+    experts: "Exchange | None"
+
+
+class Exchange(eqx.Module):
+    """Bringing tokens to routed experts and results back. Kinds of experts are a last axis."""
+
+    data: Array
+    """Copies of attention."""
+    apart: Array
+    """Scale-up domains that they span."""
+    words: Array
+    """Bytes of all data ranks' tokens."""
+    stage: Array
+    stage_domains: Array
+    layers: Array
+    """Layers with experts of each kind."""
+    sent: Array
+    """Bytes that a rank sends to dispatch and, last, to combine."""
+    crossing: Array
+    """Bytes likewise that have to cross domains, each once."""
+
+
 def communication(
     model: Model, accelerator: Accelerator, share: Share, layout: Layout, arithmetic: Arithmetic
 ) -> Times:
-    """(latency, bandwidth) of all layers, and of P - 1 hand-overs of the residual stream.
+    """(latency, bandwidth) of all layers, and of P - 1 hand-overs of the residual stream."""
+    network = accelerator.network
+    return message_times(messages(model, network, share, layout, arithmetic), network, arithmetic)
 
-    An all-reduce of d words a token among the tensor ranks after each half of a layer (one for both
-    where they are parallel); for routed experts in place of the second, `expert_exchange`. In a
-    hand-over, which is taken to cross domains, each rank sends its part.
-    """
-    network, size = accelerator.network, model.width * share.tokens * model.precision.communication
-    domains = layout.domains(network.domain_size, arithmetic.ceil)
-    reduced = all_reduce(network, layout.tensor, domains, size, arithmetic)
-    hand = point_to_point(network, size / layout.tensor, arithmetic)
-    latency, bandwidth = ((layout.pipeline - 1.0) * x for x in hand)
+
+def messages(
+    model: Model, network: Network, share: Share, layout: Layout, arithmetic: Arithmetic
+) -> Messages:
+    """An all-reduce of d words a token among the tensor ranks after each half of a layer (one for both
+    where they are parallel); for routed experts in place of the second, an exchange."""
+    count = jnp.zeros_like(share.tokens)
     for group in model.groups:
-        halves = group.count * _reductions(group)
-        latency, bandwidth = latency + halves * reduced[0], bandwidth + halves * reduced[1]
-    if any(isinstance(g.feed_forward, MixtureOfExperts) for g in model.groups):
-        exchange = expert_exchange(model, network, share, layout, reduced, arithmetic)
+        count = count + group.count * _reductions(group)
+    sparse = any(isinstance(g.feed_forward, MixtureOfExperts) for g in model.groups)
+    return Messages(
+        layout.tensor,
+        layout.domains(network.domain_size, arithmetic.ceil),
+        model.width * share.tokens * model.precision.communication,
+        count,
+        layout.pipeline - 1.0,
+        _exchange(model, network, share, layout, arithmetic) if sparse else None,
+    )
+
+
+def message_times(sent: Messages, network: Network, arithmetic: Arithmetic) -> Times:
+    """(latency, bandwidth) of all messages. In a hand-over, which is taken to cross domains, each
+    rank sends its part."""
+    reduced = all_reduce(network, sent.tensor, sent.domains, sent.size, arithmetic)
+    hand = point_to_point(network, sent.size / sent.tensor, arithmetic)
+    latency, bandwidth = (
+        sent.hops * h + sent.reductions * r for h, r in zip(hand, reduced, strict=True)
+    )
+    if sent.experts is not None:
+        exchange = expert_exchange(sent.experts, network, reduced, arithmetic)
         latency, bandwidth = latency + exchange[0], bandwidth + exchange[1]
     return latency, bandwidth
 
@@ -40,38 +94,49 @@ def _reductions(group: LayerGroup) -> float:
     return 1.0 if group.parallel and first and second else float(first) + float(second)
 
 
-def expert_exchange(
-    model: Model, network: Network, share: Share, layout: Layout, reduced: Times, arithmetic: Arithmetic
-) -> Times:
-    """Bringing tokens to routed experts and results back, in all layers: the quicker of two ways.
-
-    Gathered: an all-gather of the data ranks' tokens, experts on all of them, a reduce-scatter, and
-    the all-reduce `reduced` among the tensor ranks; with one data rank that is tensor parallelism.
-    Exchanged: every rank has 1/(tensor x data) of the tokens and sends each to the ranks of the
-    expert groups that it needs, tensor x data/expert of them a group (dispatch, `precision.dispatch`
-    bytes a word); results return likewise (combine). The attention's all-reduce then counts as
-    reduce-scatter before and all-gather after. The busiest group's load bounds the exchange.
-    """
+def _exchange(
+    model: Model, network: Network, share: Share, layout: Layout, arithmetic: Arithmetic
+) -> Exchange:
+    """Every rank has 1/(tensor x data) of the tokens and sends each to the ranks of the expert groups
+    that it needs, tensor x data/expert of them a group. The busiest group's load bounds the exchange."""
     precision = model.precision
-    words = model.width * share.stage_tokens * precision.communication
     domains = layout.stage_domains(network.domain_size, arithmetic.ceil)
-    apart = jnp.minimum(domains, layout.data)
-    gathered = all_gather(network, layout.data, apart, words, arithmetic)
-    scattered = reduce_scatter(network, layout.data, apart, words, arithmetic)
-    gather = [a + b + c for a, b, c in zip(gathered, scattered, reduced, strict=True)]
-    # Kinds of experts, and then dispatch and combine, are further axes.
-    counts, width, active = _kinds(model)
+    layers, width, active = _kinds(model)
     expert, stage, n = (x[..., None] for x in (share.expert, layout.stage, domains))
     own = width * (share.stage_tokens / layout.stage)[..., None]
     copies = stage / expert * groups_reached(active, expert) * share.busiest[..., None]
     crossing = groups_reached(active, n) * share.busiest[..., None]
     size = jnp.stack([precision.dispatch, precision.communication])
-    volumes = (own[..., None] * x[..., None] * size for x in (copies, crossing))
-    both = all_to_all(network, stage[..., None], n[..., None], *volumes, arithmetic)
+    sent, across = (own[..., None] * x[..., None] * size for x in (copies, crossing))
+    return Exchange(
+        layout.data,
+        jnp.minimum(domains, layout.data),
+        model.width * share.stage_tokens * precision.communication,
+        layout.stage,
+        domains,
+        layers,
+        sent,
+        across,
+    )
+
+
+def expert_exchange(sent: Exchange, network: Network, reduced: Times, arithmetic: Arithmetic) -> Times:
+    """The quicker of two ways to routed experts and back, in all layers.
+
+    Gathered: an all-gather of the data ranks' tokens, experts on all of them, a reduce-scatter, and
+    the all-reduce `reduced` among the tensor ranks; with one data rank that is tensor parallelism.
+    Exchanged: dispatch (`precision.dispatch` bytes a word) and combine, two all-to-alls. The
+    attention's all-reduce then counts as reduce-scatter before and all-gather after.
+    """
+    gathered = all_gather(network, sent.data, sent.apart, sent.words, arithmetic)
+    scattered = reduce_scatter(network, sent.data, sent.apart, sent.words, arithmetic)
+    gather = [a + b + c for a, b, c in zip(gathered, scattered, reduced, strict=True)]
+    stage, n = sent.stage[..., None, None], sent.stage_domains[..., None, None]
+    both = all_to_all(network, stage, n, sent.sent, sent.crossing, arithmetic)
     exchange = [jnp.sum(x, axis=-1) for x in both]
     pairs = zip(gather, exchange, strict=True)
     ways = [jnp.stack(jnp.broadcast_arrays(g[..., None], e), axis=-1) for g, e in pairs]
-    weights = counts[:, None] * arithmetic.min_weights(ways[0] + ways[1])
+    weights = sent.layers[..., None] * arithmetic.min_weights(ways[0] + ways[1])
     return jnp.sum(weights * ways[0], axis=(-2, -1)), jnp.sum(weights * ways[1], axis=(-2, -1))
 
 

@@ -7,6 +7,7 @@ from jaxtyping import Array
 
 from .._errors import InputError
 from .._numerics import EXACT, Arithmetic, Scalar, optional_scalar, scalar
+from ..cost._interference import prompt_delay, token_work
 from ..cost._serving_memory import Ledger, activation_bytes, buffer_bytes, cache_bytes, weight_bytes
 from ..cost._serving_step import Engine, pass_time
 from ..cost._step import StepTime
@@ -25,8 +26,9 @@ class Serving(Scenario):
         workload: context, output and demand.
         speculation: the draft model, its acceptance and the longest draft; None without.
         reserve: share of memory kept for the runtime, fragmentation and buffers.
-        kernels_per_layer: launches per layer and pass (the paper counts 4).
-        engine_overhead: seconds per step outside the accelerator's work.
+        kernels_per_layer: launches per layer and pass; the fitted engine's where the accelerator
+            has one, else 4 (as the paper counts).
+        engine_overhead: seconds per step outside the accelerator's work; likewise, else 0.
         overlap: share of communication that proceeds beside the accelerator's work, from 0 (the
             paper) to 1.
         expert_imbalance: tokens on the busiest expert group over the mean, at least 1.
@@ -58,8 +60,8 @@ class Serving(Scenario):
         *,
         speculation: Speculation | None = None,
         reserve: float = 0.1,
-        kernels_per_layer: float = 4.0,
-        engine_overhead: float = 0.0,
+        kernels_per_layer: float | None = None,
+        engine_overhead: float | None = None,
         overlap: float = 0.0,
         expert_imbalance: float = 1.0,
         chunk_tokens: float | None = None,
@@ -72,15 +74,17 @@ class Serving(Scenario):
             raise InputError(f"overlap is a share of communication from 0 to 1, got {overlap}")
         if not float(expert_imbalance) >= 1.0:
             raise InputError(f"expert_imbalance is a ratio of at least 1, got {expert_imbalance}")
-        if not float(engine_overhead) >= 0.0:
+        profile = accelerator.engine
+        own = (4.0, 0.0) if profile is None else (profile.kernels_per_layer, profile.step_overhead)
+        if engine_overhead is not None and not float(engine_overhead) >= 0.0:
             raise InputError(f"engine_overhead is a time in seconds, got {engine_overhead}")
         self.model = model
         self.accelerator = accelerator
         self.workload = workload
         self.speculation = speculation
         self.reserve = scalar(reserve)
-        self.kernels_per_layer = scalar(kernels_per_layer)
-        self.engine_overhead = scalar(engine_overhead)
+        self.kernels_per_layer = scalar(own[0] if kernels_per_layer is None else kernels_per_layer)
+        self.engine_overhead = scalar(own[1] if engine_overhead is None else engine_overhead)
         self.overlap = scalar(overlap)
         self.expert_imbalance = scalar(expert_imbalance)
         self.chunk_tokens = optional_scalar(chunk_tokens)
@@ -95,14 +99,18 @@ class Serving(Scenario):
         """Seconds of a decode step and, where the replica ingests prompts, of those in between.
 
         Each of b sequences brings one prompt every `output` tokens, so that a step of n tokens a
-        sequence takes T_decode + b n T_prompt/output.
+        sequence takes T_decode + b n T_prompt/output; with a fitted engine, as it schedules prompts
+        (`prompt_delay`).
         """
         layout = broadcast(layout)
         time = self.decode_time(layout, arithmetic)
         if self.chunk_tokens is None:
             return time
-        prompts = layout.batch * self.tokens_per_step(layout) / self.workload.output
-        prompts = prompts * self.prompt_time(layout, arithmetic)
+        tokens = self.tokens_per_step(layout)
+        if self.accelerator.engine is None:
+            prompts = layout.batch * tokens / self.workload.output * self.prompt_time(layout, arithmetic)
+        else:
+            prompts = tokens * self._prompt_delay(layout, arithmetic)
         return eqx.tree_at(lambda t: (t.total, t.prompts), time, (time.total + prompts, prompts))
 
     def decode_time(self, layout: Layout, arithmetic: Arithmetic = EXACT) -> StepTime:
@@ -118,6 +126,22 @@ class Serving(Scenario):
             parts = [a + gamma * b for a, b in zip(parts, extra, strict=True)]
             launch, total = launch + gamma * draft.launch, total + gamma * draft.total
         return StepTime(*parts, launch, total, jnp.zeros_like(total))
+
+    def _prompt_delay(self, layout: Layout, arithmetic: Arithmetic) -> Array:
+        work = token_work(
+            self.model,
+            self.accelerator,
+            self.workload,
+            layout,
+            self.chunk_tokens,
+            self.expert_imbalance,
+            arithmetic,
+        )
+        return prompt_delay(work, self.accelerator, self._engine, self.engine_overhead, arithmetic)
+
+    @property
+    def _engine(self) -> Engine:
+        return Engine(self.kernels_per_layer, self.overlap, self.expert_imbalance, self.accelerator.engine)
 
     def prompt_pass(self, layout: Layout, arithmetic: Arithmetic = EXACT) -> Array:
         """Seconds to ingest one prompt on every data rank of every stage, by the draft too.
@@ -159,7 +183,7 @@ class Serving(Scenario):
             context,
             queries,
             layout,
-            Engine(self.kernels_per_layer, self.overlap, self.expert_imbalance),
+            self._engine,
             arithmetic,
             prompt=prompt,
         )

@@ -6,6 +6,7 @@ from ._accelerator import (
     Network as Network,
     PeakRates as PeakRates,
 )
+from ._engine import EngineProfile as EngineProfile
 from ._model import (
     DenseFeedForward as DenseFeedForward,
     FeedForward as FeedForward,

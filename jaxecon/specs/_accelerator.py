@@ -6,6 +6,7 @@ from jaxtyping import Array
 
 from .._errors import InputError, nearest
 from .._numerics import Scalar, optional_scalar, scalar
+from ._engine import EngineProfile
 from ._label import Label, Notes
 
 
@@ -64,6 +65,8 @@ class Network(eqx.Module):
     """Reachable share of the bandwidth inside a domain, in (0, 1]."""
     scale_out_efficiency: Scalar = eqx.field(converter=scalar, default=1.0)
     """Reachable share of the bandwidth between domains, in (0, 1]."""
+    exchange_latency: Scalar = eqx.field(converter=scalar, default=0.0)
+    """Seconds that every all-to-all adds: packing and unpacking of tokens for experts."""
     torus_axes: Scalar = eqx.field(converter=scalar, default=1.0)
     """Dimensions of a torus, along which a collective proceeds one by one."""
 
@@ -92,6 +95,15 @@ class Efficiencies(eqx.Module):
     expert_memory: Scalar = eqx.field(converter=scalar, default=1.0)
     head_arithmetic: Scalar = eqx.field(converter=scalar, default=1.0)
     head_memory: Scalar = eqx.field(converter=scalar, default=1.0)
+    arithmetic_8bit: Scalar = eqx.field(converter=scalar, default=1.0)
+    """Further factor on all matrix products of 8-bit operands, beside the 16-bit ones."""
+    arithmetic_4bit: Scalar = eqx.field(converter=scalar, default=1.0)
+    memory_8bit: Scalar = eqx.field(converter=scalar, default=1.0)
+    """Further factor on reading 8-bit matrices other than routed experts."""
+    memory_4bit: Scalar = eqx.field(converter=scalar, default=1.0)
+    expert_memory_8bit: Scalar = eqx.field(converter=scalar, default=1.0)
+    """Further factor on reading 8-bit routed experts."""
+    expert_memory_4bit: Scalar = eqx.field(converter=scalar, default=1.0)
 
 
 class Accelerator(eqx.Module):
@@ -112,11 +124,15 @@ class Accelerator(eqx.Module):
     memory_efficiency: Scalar = eqx.field(converter=scalar, default=1.0)
     """Reachable share of the memory bandwidth, in (0, 1]."""
     efficiencies: Efficiencies = eqx.field(default_factory=Efficiencies)
+    engine: EngineProfile | None = None
+    """What the serving engine adds, where its constants are fitted; None where none is named."""
     power: Scalar = eqx.field(converter=scalar, default=0.0)
     """Rated power, watts."""
     name: str = eqx.field(static=True, converter=Label, default="accelerator")
     sources: tuple[tuple[str, str], ...] = eqx.field(static=True, converter=Notes, default=())
     """Pairs of (field, where its number comes from)."""
+    calibration: str = eqx.field(static=True, converter=Label, default="not calibrated")
+    """How the efficiencies and latencies were found: by fitting to what, or not at all."""
 
     @property
     def price_per_hour(self) -> Array:

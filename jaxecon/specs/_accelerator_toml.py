@@ -185,7 +185,6 @@ def load_accelerator(
     name_or_path: str | os.PathLike[str],
     *,
     price_per_hour: float | None = None,
-    engine: str | None = None,
 ) -> Accelerator:
     """An accelerator of the catalogue (name in any case) or of a TOML file.
 
@@ -194,11 +193,8 @@ def load_accelerator(
 
     Raises:
         InputError: if the name or file is unknown, the file is malformed, a key is unknown,
-            missing, of the wrong type or of an implausible magnitude, no price is known, or
-            `engine` is given, for which no fitted constants exist.
+            missing, of the wrong type or of an implausible magnitude, or no price is known.
     """
-    if engine is not None:
-        raise InputError(f"no fitted constants ship yet for engine {engine!r}; leave engine out")
     path = _locate(name_or_path)
     data = _read(path)
     numbers, texts = _parse(data, str(path))

@@ -74,9 +74,8 @@ def test_homogeneity(found, seed):
 
 def test_twice_the_bytes_on_twice_the_machine(found):
     e = found[1]
-    bytes_ = [
-        e[f"model.precision.{k}"] for k in ("weight", "expert", "embedding", "activation", "kv", "state")
-    ]
+    kinds = ("weight", "expert", "embedding", "activation", "kv", "state", "communication", "dispatch")
+    bytes_ = [e[f"model.precision.{k}"] for k in kinds]
     machine = ["hbm_size", "hbm_bandwidth", "network.scale_up_bandwidth", "network.scale_out_bandwidth"]
     assert sum(bytes_) + sum(e[f"accelerator.{k}"] for k in machine) == pytest.approx(0.0, abs=1e-5)
 

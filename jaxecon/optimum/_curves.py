@@ -1,5 +1,7 @@
 """Speed against cost, certified and relaxed side by side."""
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -10,14 +12,21 @@ from .._errors import InputError
 from ..scenarios import Scenario
 from ..specs import Layout
 from ._frontier import Frontier, certified_frontier
-from ._relaxation import Limits
+from ._relaxation import Box, Limits, layout_at
 from ._relaxed import Solutions, solve_relaxed
-from ._scan import UNFIT
+from ._scan import UNFIT, Candidate, candidate
 from ._space import MAX_ACCELERATORS, MAX_BATCH
+
+_STEPS = 52
+_NEIGHBOURS = (-2, -1, 0, 1, 2)
+_NUDGES = ((0.0, 0.0, 0.0), (1.0, 0.0, 0.0), (-1.0, 0.0, 0.0), (0.0, 0.0, 1.0), (0.0, 0.0, -1.0))
 
 
 class RelaxedFrontier(eqx.Module):
-    """Relaxed optima at a range of budgets, dearest first; speed and cost by exact arithmetic."""
+    """Relaxed optima at a range of budgets, dearest first; speed and cost by exact arithmetic.
+
+    `residual` is that of the KKT conditions, inf where a neighbour's degrees were the better ones.
+    """
 
     speed: np.ndarray
     cost: np.ndarray
@@ -50,10 +59,50 @@ class Frontiers(eqx.Module):
 
 @eqx.filter_jit
 def _solve_many(scenario: Scenario, limits: Limits, budgets: Array) -> tuple[Solutions, ...]:
-    def at(budget: Array) -> tuple[Solutions, ...]:
-        return solve_relaxed(scenario, eqx.tree_at(lambda x: x.budget, limits, budget))
+    def within(budget: Array) -> Limits:
+        return eqx.tree_at(lambda x: x.budget, limits, budget)
 
-    return jax.vmap(at)(budgets)
+    def at(budget: Array) -> tuple[Solutions, ...]:
+        kinds = solve_relaxed(scenario, within(budget))
+        return tuple(jax.tree.map(lambda x, k=k: x[jnp.argmax(k.rank)], k) for k in kinds)
+
+    return tuple(_compared(scenario, within, budgets, kind) for kind in jax.vmap(at)(budgets))
+
+
+def _compared(
+    scenario: Scenario, within: Callable[[Array], Limits], budgets: Array, found: Solutions
+) -> Solutions:
+    """Each budget's optimum, or a neighbour's degrees at the batch that meets this budget, and close to
+    them, where that is quicker: a thin feasible range can be seen at one budget and missed at the next."""
+
+    def tried(budget: Array, box: Box, z: Array) -> Candidate:
+        return candidate(scenario, within(budget), z, box, _STEPS, stated_nodes=False)
+
+    def passed(best: Candidate, reach: Array) -> tuple[Candidate, None]:
+        for shift in _NEIGHBOURS:
+            theirs = jax.tree.map(lambda x, n=shift: jnp.roll(x, n, axis=0), (best.box, best.z))
+            box, z = theirs
+            nudged = z[:, None, :3] + reach * jnp.asarray(_NUDGES)
+            nudged = jnp.clip(nudged, box.low[:, None], box.high[:, None])
+            found = jax.vmap(jax.vmap(tried, in_axes=(None, None, 0)))(budgets, box, nudged)
+            top = jnp.argmax(found.score, axis=1)
+            rows = jnp.arange(len(top))
+            new = jax.tree.map(lambda x, r=rows, t=top: x[r, t], found)
+            better = new.score > best.score
+            best = jax.tree.map(
+                lambda n, o, b=better: jnp.where(b.reshape(-1, *[1] * (n.ndim - 1)), n, o), new, best
+            )
+        return best, None
+
+    ends = jax.vmap(lambda p, b: jnp.append(b.z(p.y), p.log_batch))(found.point, found.box)
+    start = Candidate(found.box, ends, found.log_speed)
+    best, _ = jax.lax.scan(passed, start, jnp.asarray([0.1, 0.02, 0.004, 1e-3, 2e-4]))
+    kept = best.score == found.log_speed
+    layout = layout_at(best.z, best.box, stated_nodes=False)
+    layout = jax.tree.map(lambda new, old: jnp.where(kept, old, new), layout, found.layout)
+    cost = scenario.cost_at_speed(layout, jnp.exp(best.score))
+    residual = jnp.where(kept, found.residual, jnp.inf)
+    return Solutions(layout, best.box, found.point, best.score, cost, residual)
 
 
 def relaxed_frontier(
@@ -75,12 +124,10 @@ def relaxed_frontier(
     kinds = _solve_many(scenario, Limits(*sizes), jnp.asarray(budgets))
     columns, partitions = [], []
     for i in range(len(budgets)):
-        tops = [np.asarray(k.rank[i]) for k in kinds]
-        kind = int(np.argmax([t.max() for t in tops]))
-        j = int(np.argmax(tops[kind]))
-        if tops[kind][j] <= UNFIT:
+        kind = int(np.argmax([float(k.rank[i]) for k in kinds]))
+        if kinds[kind].log_speed[i] <= UNFIT:
             continue
-        one = jax.tree.map(lambda x, i=i, j=j: np.asarray(x)[i, j], kinds[kind])
+        one = jax.tree.map(lambda x, i=i: np.asarray(x)[i], kinds[kind])
         columns.append((np.exp(one.log_speed), one.cost, one.residual, *jax.tree.leaves(one.layout)))
         partitions.append(kinds[kind].layout.partition)
     speed, cost, residual, *fields = np.asarray(columns).reshape(len(columns), -1).T

@@ -1,6 +1,17 @@
-"""Session settings: 64-bit, strict promotion, and where the reference tables lie."""
+"""Session settings: 64-bit, strict promotion, shared compilations, and where the reference tables lie."""
 
+import atexit
+import os
+import shutil
+import tempfile
 from pathlib import Path
+
+# Workers and subprocesses compile a program once between them.
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="jaxecon-tests-")
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.3"
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
 
 import jaxecon  # noqa: F401  # first, so that 64-bit mode is on before JAX starts
 import jax

@@ -106,7 +106,8 @@ def show(result: dict[str, Any], model: str, accelerator: str) -> None:
         low, high = result["interval"]["speed_tokens_per_s"]
         console.print(f"90 % of measurements: {low:.1f} to {high:.1f} tokens/s", soft_wrap=True)
     if "calibration" in result:
-        console.print(f"[dim]{result['calibration']}[/]", soft_wrap=True)
+        advice = "" if result["interval"] else "; --engine uses constants fitted to measurements"
+        console.print(f"[dim]{result['calibration']}{advice}[/]", soft_wrap=True)
     if result.get("relaxed"):
         console.print(_three_layouts(result))
         console.print(_binding_line(result["relaxed"]), soft_wrap=True)

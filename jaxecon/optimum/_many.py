@@ -33,9 +33,8 @@ from ._space import MAX_ACCELERATORS, MAX_BATCH
 STATUSES = ("optimal", "budget unreachable", "does not fit")
 """What a scenario's search can end with; `CertifiedMany.status` holds indices into it."""
 
-# Pairs per compiled call: wide for throughput (benchmarks/README.md), narrow for what is left over.
-_TILE = 32768
-_LEAST = 2048
+# Pairs per compiled call (benchmarks/README.md).
+_TILE = 4096
 # Figures of one layout may differ in the last bits between two widths of a compiled program.
 _SLACK = 1e-12
 
@@ -202,8 +201,7 @@ class _Search:
         devices = 1 if self.mesh is None else self.mesh.size
         for start in range(0, count, _TILE * devices):
             part = min(_TILE * devices, count - start)
-            width = (_LEAST if part <= _LEAST * devices else _TILE) * devices
-            index = start + np.minimum(np.arange(width), part - 1)
+            index = start + np.minimum(np.arange(_TILE * devices), part - 1)
             tile = jax.tree.map(lambda x, index=index: x[index], pairs)
             if self.mesh is not None:
                 tile = jax.device_put(tile, NamedSharding(self.mesh, PartitionSpec("pairs")))
@@ -278,7 +276,35 @@ def certified_many(
             continue
         layouts = jax.tree.map(lambda x: _padded(x, len(x)), block)
         search.run(_Table(varying, fixed, budgets, layouts, np.float64(max_batch)), which, row, number)
-    return _collected(search, blocks, count)
+    return _restated(_collected(search, blocks, count), varying, fixed, count)
+
+
+@eqx.filter_jit
+def _figures(varying: Scenario, fixed: Scenario, layout: Layout) -> tuple[Array, Array]:
+    """Speed and cost of one layout for each scenario."""
+
+    def one(varying: Scenario, layout: Layout) -> tuple[Array, Array]:
+        scenario = eqx.combine(varying, fixed)
+        speed = scenario.speed(layout)
+        return speed, scenario.cost_at_speed(layout, speed)
+
+    return jax.vmap(one)(varying, layout)
+
+
+def _restated(found: CertifiedMany, varying: Scenario, fixed: Scenario, count: int) -> CertifiedMany:
+    """The same answers with figures from one program of one shape.
+
+    Programs for other widths and devices may differ in the last digit, and results are not to depend on
+    how the work was divided.
+    """
+    speed, cost = found.speed.copy(), found.cost.copy()
+    layout = jax.tree.map(lambda x: _padded(x, count), found.layout)
+    for kind in np.unique(found.partition[found.partition != ""]):
+        here = found.partition == kind
+        same = Layout(*jax.tree.leaves(layout), partition=str(kind))
+        figures = _figures(varying, fixed, same)
+        speed[here], cost[here] = (np.asarray(x)[:count][here] for x in figures)
+    return eqx.tree_at(lambda f: (f.speed, f.cost), found, (speed, cost))
 
 
 def _padded(x: np.ndarray, count: int) -> np.ndarray:

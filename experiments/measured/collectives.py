@@ -4,7 +4,7 @@ Claims (Erdil 2025, arXiv:2506.04645): an all-reduce of one byte takes about 30 
 H100 (LL128), and bandwidth dominates a collective only above about 10 MB. Bandwidth is taken to
 dominate where a call takes twice what its smallest message does.
 
-Run: python experiments/collectives.py COLLECTIVES.csv
+Run: python experiments/measured/collectives.py COLLECTIVES.csv
 
 Writes results/collectives.csv (measured and fitted microseconds of every call), -constants.csv (fitted
 constants with intervals, by machine), -claims.csv (claim beside measurement), .png and .svg.
@@ -22,7 +22,7 @@ import numpy as np
 
 from jaxecon.calibration import fit_collectives, read_collectives
 
-RESULTS = Path(__file__).resolve().parents[1] / "results"
+RESULTS = Path(__file__).resolve().parents[2] / "results"
 CLAIMED_LATENCY_US = 30.0
 CLAIMED_SIZE = 10e6
 

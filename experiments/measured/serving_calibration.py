@@ -4,7 +4,7 @@ Claim: with a few dozen physical constants, shared by models, accelerators and e
 predicts the time per output token of models it has not seen within 20 % on average, and within 12 %
 of those it has; without them, with the paper's assumptions, it is off by far more.
 
-Run: python experiments/serving_calibration.py SERVING_POINTS.csv
+Run: python experiments/measured/serving_calibration.py SERVING_POINTS.csv
 
 Writes to results/: serving-predicted.csv (every row: measured, fitted, held out, and the two
 uncalibrated predictions), serving-errors.csv (mean and median error by model, accelerator, engine and
@@ -32,7 +32,7 @@ from jaxecon.calibration import CONSTANTS, calibrate, case_of, read_measurements
 from jaxecon.calibration._design import designs_of
 from jaxecon.cost._serving_step import Engine, pass_seconds
 
-RESULTS = Path(__file__).resolve().parents[1] / "results"
+RESULTS = Path(__file__).resolve().parents[2] / "results"
 KINDS = ("decode_steady", "serving_agg", "serving_disagg")
 
 

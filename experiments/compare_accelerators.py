@@ -35,21 +35,11 @@ def scenarios(s: dict[str, Any], specs: dict[str, Any]) -> dict[str, tuple[je.Er
 def main(folder: Path) -> list[report.Finding]:
     """Frontiers on the paper's grid, and the point of each that maximises speed^4/price."""
     s = report.settings(NAME)
-    curves = {
-        name: je.dense_frontier(scenario, most_accelerators=most, points=s["points"])
-        for name, (scenario, most) in scenarios(s, report.paper_specs()).items()
-    }
-    best = {name: je.best_value(f.speed, f.cost, s["value_exponent"]) for name, f in curves.items()}
-    report.save_frontiers(
-        curves,
-        {name: (b.cost, b.speed) for name, b in best.items()},
+    words = report.compared(
+        scenarios(s, report.paper_specs()),
+        s,
         folder / NAME,
         title="Speed against cost of Llama 3 70B in 8 bits by accelerator (dots, labels: most value)",
-        source=s["source"],
-    )
-    words = "; ".join(
-        f"{name} up to {curves[name].speed[0]:.0f} tokens/s, most value at {b.speed:.0f} and ${b.cost:.2f}"
-        for name, b in best.items()
     )
     return [
         report.Finding(

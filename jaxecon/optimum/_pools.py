@@ -48,7 +48,8 @@ def cheapest_prefill(
     """
     rows = []
     for layouts in scenario.degrees(max_accelerators):
-        plain = jax.tree.map(lambda x: x[np.asarray(layouts.draft_tokens) == 0.0], layouts)  # noqa: B023
+        keep = np.asarray(layouts.draft_tokens) == 0.0
+        plain = jax.tree.map(lambda x, keep=keep: x[keep], layouts)
         if not plain.tensor.size:
             continue
         seconds, first, margin = (np.asarray(x) for x in _ingestion(scenario, plain))
@@ -63,7 +64,7 @@ def cheapest_prefill(
         if len(able):
             i = int(able[np.argmin(seconds[able])])
             if best is None or seconds[i] < best[0]:
-                best = float(seconds[i]), jax.tree.map(lambda x: x[i], layouts)  # noqa: B023
+                best = float(seconds[i]), jax.tree.map(lambda x, i=i: x[i], layouts)
     if best is None:
         raise InfeasibleError(
             f"a first token within {first_token:g} s is unreachable: the quickest layout takes "

@@ -3,6 +3,7 @@
 from ._chart import bars_chart as bars_chart, curves_chart as curves_chart
 from ._experiment import (
     Finding as Finding,
+    compared as compared,
     paper_specs as paper_specs,
     print_findings as print_findings,
     results_folder as results_folder,

@@ -84,6 +84,30 @@ def _short(value: Any) -> Any:
     return f"{value:.9g}" if isinstance(value, float) else value
 
 
+def compared(
+    scenarios: Mapping[str, tuple[Any, float]], given: Mapping[str, Any], stem: Path, *, title: str
+) -> str:
+    """Frontiers on the paper's grid as `stem`.csv, .png and .svg, and in words the fastest point of each
+    and the one that maximises speed^k/price.
+
+    `scenarios` holds pairs of scenario and most accelerators, `given` the settings `points`,
+    `value_exponent` (k) and `source`.
+    """
+    from ..sensitivity import best_value, dense_frontier
+
+    curves = {
+        name: dense_frontier(scenario, most_accelerators=most, points=given["points"])
+        for name, (scenario, most) in scenarios.items()
+    }
+    best = {name: best_value(f.speed, f.cost, given["value_exponent"]) for name, f in curves.items()}
+    chosen = {name: (b.cost, b.speed) for name, b in best.items()}
+    save_frontiers(curves, chosen, stem, title=title, source=given["source"])
+    return "; ".join(
+        f"{name} up to {curves[name].speed[0]:.0f} tokens/s, most value at {b.speed:.0f} and ${b.cost:.2f}"
+        for name, b in best.items()
+    )
+
+
 def save_frontiers(
     curves: Mapping[str, Any],
     chosen: Mapping[str, tuple[float, float]],

@@ -95,8 +95,10 @@ def prompt_margin(scenario: Serving, layout: Layout, arithmetic: Arithmetic = EX
     tokens = scenario.workload.prompt_tokens
     limit = jnp.asarray(_IN_FLIGHT) if scenario.chunk_tokens is None else scenario.chunk_tokens
     chunk = arithmetic.minimum(tokens, limit)
-    where = lambda s: (s.workload.context, s.workload.output)  # noqa: E731
-    ledger = eqx.tree_at(where, scenario, (tokens, jnp.ones(()))).ledger(layout, arithmetic)
+    whole = eqx.tree_at(
+        lambda s: (s.workload.context, s.workload.output), scenario, (tokens, jnp.ones(()))
+    )
+    ledger = whole.ledger(layout, arithmetic)
     once = activation_bytes(scenario.model, jnp.ones(()), jnp.zeros(()), layout, arithmetic)
     working = activation_bytes(scenario.model, jnp.ones(()), chunk - 1.0, layout, arithmetic)
     buffers = ledger.buffers * (chunk - 1.0)

@@ -20,7 +20,7 @@ _WHOLE = (
 def require_pyarrow() -> None:
     """Raise an InputError unless pyarrow can be imported."""
     try:
-        import pyarrow  # noqa: F401
+        import pyarrow  # noqa: F401  # only whether it is there
     except ImportError:
         cure = "pip install 'jaxecon[parquet]', or name a .csv file"
         raise InputError(f"Parquet needs pyarrow: {cure}") from None

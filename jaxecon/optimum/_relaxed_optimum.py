@@ -97,7 +97,7 @@ def relaxed_optimum(
         bound=np.nan,
         shadow_price=multipliers[0],
         multipliers=dict(zip(CONSTRAINTS, multipliers, strict=True)),
-        interior=layout_at(jnp.append(best.box.z(best.point.y), best.point.log_batch), best.box),
+        interior=layout_at(best.point.degrees(best.box), best.box),
         residual=residual,
         status=status,
     )

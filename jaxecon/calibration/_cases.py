@@ -44,7 +44,7 @@ class Case(NamedTuple):
     output: float
     tokens_per_step: float
     aggregated: bool
-    """Whether the replica ingests its own prompts."""
+    """Whether the replica ingests its own prompts, and they are not in its cache already."""
     waiting: float | None
     """Seconds to the first token, where the batch counts requests that still wait for it."""
     allocated: float
@@ -56,9 +56,10 @@ class Case(NamedTuple):
     weight: float = 1.0
     """What the row counts in a fit; rows of less than 1 are reported apart."""
     prompt_load: float = 0.0
-    """Arithmetic of the prompts that a stated output rate implies, over what the accelerators can do."""
+    """Share of the accelerators' time that prompts fill at peak, by a stated output rate (`_sharing`)."""
     shared: float = 0.0
-    """Tokens at the start of every prompt that all requests have in common, by proof (`prompt_load`)."""
+    """Tokens at the start of every prompt that all requests have in common: where `prompt_load` exceeds
+    1, the prompt; they are stored once and read once a step."""
 
 
 def case_of(row: Measurement) -> Case:
@@ -89,7 +90,8 @@ def case_of(row: Measurement) -> Case:
     full = row.isl + row.osl
     half = row.isl + 0.5 * row.osl
     accepted, drafted = _speculation(row.spec_decode)
-    load = prompt_load(row, precisions, accelerator, tensor * data * row.pp)
+    load = prompt_load(row, precisions, accelerator, float(count))
+    shared = shared_tokens(load, row.isl)
     return Case(
         model,
         accelerator,
@@ -97,7 +99,7 @@ def case_of(row: Measurement) -> Case:
         context=full if engine in STATIC_CACHE else half,
         output=row.osl,
         tokens_per_step=accepted,
-        aggregated=row.kind in AGGREGATED,
+        aggregated=row.kind in AGGREGATED and shared == 0.0,
         waiting=row.ttft if row.kind == "serving_disagg" else None,
         allocated=half if engine in GROWN_CACHE else full,
         engine=engine,
@@ -106,7 +108,7 @@ def case_of(row: Measurement) -> Case:
         dense=not any(hasattr(g.feed_forward, "experts") for g in model.groups),
         weight=OLDER if row.kind == "e2e_offline" else 1.0,
         prompt_load=load,
-        shared=shared_tokens(load, row.isl),
+        shared=shared,
     )
 
 
@@ -161,7 +163,7 @@ def without_windows(model: Model) -> Model:
 
 
 def scenario_of(case: Case) -> Serving:
-    """The cost model's scenario of a case."""
+    """The cost model's scenario of a case, which knows nothing of shared prompts."""
     chunk = CHUNK_TOKENS if case.aggregated else None
     return Serving(case.model, case.accelerator, Workload(case.context, case.output), chunk_tokens=chunk)
 

@@ -158,8 +158,7 @@ def _work(block: Block, batches: np.ndarray) -> TokenWork:
         model: Model, accelerator: Accelerator, layout: Layout, context: Array, output: Array, shared: Array
     ) -> TokenWork:
         chunk, one = jnp.asarray(CHUNK_TOKENS), jnp.asarray(1.0)
-        workload = Workload(context, output)
-        hits = jnp.minimum(shared / workload.prompt_tokens, 1.0)
+        hits = jnp.minimum(shared / Workload(context, output).prompt_tokens, 1.0)
         workload = Workload(context, output, hit_rate=hits)
         return token_work(model, accelerator, workload, layout, chunk, one, EXACT, shared=shared)
 

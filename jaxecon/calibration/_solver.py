@@ -69,7 +69,7 @@ def maximise(
             converged = bool(-gradient @ step < 1.0)
             break
         converged = value - new < _ENOUGH
-        x, (r, jac), value, damping = x + step, found, new, max(damping / 5.0, 1e-9)
+        x, (r, jac), value, damping = x + step, found, new, max(damping / 5.0, 1e-4)
     gradient, _ = normal_equations(r, jac, x, weights, mean, spread)
     return Fit(x, r, jac, value, steps, converged, float(np.max(np.abs(gradient * spread))))
 

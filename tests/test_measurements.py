@@ -52,7 +52,7 @@ def test_every_row_of_the_fixture_becomes_a_question():
         ({"batch": "many"}, "'batch' is 'many'"),
         ({"tp": "2.5"}, "expected a whole number"),
         ({"kind": "serving"}, "'kind' is 'serving'; did you mean 'serving_agg'"),
-        ({"out_tok_s_per_gpu": "0"}, "'out_tok_s_per_gpu' is '0'; expected a positive number, output tokens/s"),
+        ({"out_tok_s_per_gpu": "0"}, "'out_tok_s_per_gpu' is '0'; expected a positive number, output"),
         ({"n_gpus": "9", "replicas": "2"}, "9 accelerators do not make 2 equal replicas"),
     ],
 )

@@ -17,8 +17,8 @@ from ._relaxation import Box, Limits, layout_at, log_tokens, spread
 from ._scan import Candidate, candidate, scan
 
 # Starts by rank, and the barrier weight with which each path begins.
-_RANKS = (0, 1, 2, 3, 4, 0, 1)
-_BEGIN = (1.0, 1.0, 1.0, 1.0, 1.0, 1e-3, 1e-3)
+_RANKS = (0, 1, 2, 0)
+_BEGIN = (1.0, 1.0, 1.0, 1e-3)
 _POLISH_STEPS = 22
 # Tensor, stages and drafts at the low (-1) or high (1) end of the box.
 _CORNERS = [(t, p, d) for t in (0.0, 1.0) for p in (0.0, -1.0) for d in (0.0, -1.0)]

@@ -16,7 +16,7 @@ from ._relaxation import Box, Limits, box_of, domains_of, least_batch, spread
 UNFIT = -1e2
 """Scores below this are of points that break a constraint."""
 _EVEN, _DOMAINS = 20, (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 48, 64)
-_NEAR_BEST, _NEAR_EDGE, _FULL = 13, 7, 8
+_PEAKS, _NEAR_PEAK, _FULL, _NEAR_EDGE = 3, 6, 3, 4
 _STAGES, _DRAFTS = 6, 6
 _ROUNDS, _STEPS = 3, 14
 _APART = 0.02
@@ -33,7 +33,7 @@ class Candidate(eqx.Module):
 
 
 class _Grid(eqx.Module):
-    """Logarithms of the free degree, stages and 1 + drafted tokens; families on the first axis."""
+    """Logarithms of the free degree, shape (family, G), and at each of stages and 1 + drafted tokens."""
 
     tensor: Array
     stages: Array
@@ -94,7 +94,9 @@ def _first_grid(scenario: Scenario, family: Family) -> _Grid:
     stages = _between(low, high, 1 if family.fixed_pipeline else _STAGES)
     lowest, most = jnp.log1p(family.draft_low), jnp.log1p(family.draft_high)
     drafts = _between(lowest, most, _DRAFTS if family.drafted else 1)
-    return _Grid(jnp.sort(jnp.concatenate([even, full], axis=-1)), stages, drafts)
+    tensor = jnp.sort(jnp.concatenate([even, full], axis=-1))
+    rows = (jnp.broadcast_to(x[:, None], (*tensor.shape, x.shape[-1])) for x in (stages, drafts))
+    return _Grid(tensor, *rows)
 
 
 def _between(low: Array, high: Array, count: int) -> Array:
@@ -108,7 +110,7 @@ def _evaluate(scenario: Scenario, limits: Limits, family: Family, index: Array, 
     tensor = jnp.exp(grid.tensor)
     nodes = domains_of(tensor, wide, scenario)
     boxes = box_of(wide, index[:, None], scenario, limits, nodes, tensor <= 1.0)
-    grids = (grid.tensor[:, :, None, None], grid.stages[:, None, :, None], grid.drafts[:, None, None, :])
+    grids = (grid.tensor[:, :, None, None], grid.stages[:, :, :, None], grid.drafts[:, :, None, :])
     z = jnp.stack(jnp.broadcast_arrays(*grids), axis=-1)
     points = candidate(scenario, limits, z, spread(boxes, 2), _STEPS)
     scores = points.score.reshape(*tensor.shape, -1)
@@ -119,26 +121,33 @@ def _evaluate(scenario: Scenario, limits: Limits, family: Family, index: Array, 
 
 
 def _zoomed(grid: _Grid, found: Candidate, family: Family, scenario: Scenario) -> _Grid:
-    """A grid of the same shape between the neighbours of the best point, with the full domains there,
+    """A grid of the same shape between the neighbours of the best peaks, with the full domains there,
     and over the edges of what is feasible."""
     last = len(grid.tensor) - 1
-    best = jnp.argmax(found.score)
     fit = found.score > UNFIT
+    score = jnp.where(_peaks(found), found.score, -jnp.inf)
+    _, peaks = jax.lax.top_k(score, _PEAKS)
     first, final = jnp.argmax(fit), last - jnp.argmax(fit[::-1])
-    first = jnp.where(jnp.any(fit), first, best)
-    final = jnp.where(jnp.any(fit), final, best)
+    first = jnp.where(jnp.any(fit), first, peaks[0])
+    final = jnp.where(jnp.any(fit), final, peaks[0])
 
     def between(low: Array, high: Array, count: int) -> Array:
         a, b = grid.tensor[jnp.maximum(low, 0)], grid.tensor[jnp.minimum(high, last)]
-        return a + jnp.linspace(0.0, 1.0, count) * (b - a)
+        return _between(a, b, count)
 
     size = scenario.accelerator.network.domain_size / family.across.fixed
-    full = size * jnp.maximum(jnp.round(jnp.exp(between(best - 1, best + 1, _FULL)) / size), 1.0)
+    full = size * jnp.maximum(jnp.round(jnp.exp(between(peaks - 1, peaks + 1, _FULL)) / size), 1.0)
     full = jnp.clip(jnp.log(full), jnp.log(family.tensor_low), jnp.log(family.tensor_high))
-    near = between(best - 1, best + 1, _NEAR_BEST)
-    edges = [between(first - 1, first, _NEAR_EDGE), between(final, final + 1, _NEAR_EDGE)]
-    tensor = jnp.sort(jnp.concatenate([near, full, *edges]))
-    stages, drafts = _closer(grid.stages, found.z[best, 1]), _closer(grid.drafts, found.z[best, 2])
+    near = jnp.concatenate([between(peaks - 1, peaks + 1, _NEAR_PEAK), full], axis=1)
+    edges = jnp.stack([between(first - 1, first, _NEAR_EDGE), between(final, final + 1, _NEAR_EDGE)])
+    tensor = jnp.concatenate([near.ravel(), edges.ravel()])
+    widths = [near.shape[1]] * _PEAKS + [_NEAR_EDGE] * 2
+    middles = jnp.stack([*peaks, first, final])
+    about = jnp.repeat(middles, jnp.asarray(widths), total_repeat_length=len(tensor))
+    order = jnp.argsort(tensor)
+    tensor, about = tensor[order], about[order]
+    stages = jax.vmap(_closer)(grid.stages[about], found.z[about, 1])
+    drafts = jax.vmap(_closer)(grid.drafts[about], found.z[about, 2])
     return _Grid(tensor, stages, drafts)
 
 

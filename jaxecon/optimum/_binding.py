@@ -5,13 +5,14 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from .._numerics import Smooth
+from .._programs import program
 from ..scenarios import Scenario
 from ..specs import Accelerator, Layout
 from ._interior import FINAL_TEMPERATURE
 from ._relaxed_optimum import RelaxedOptimum
 
 
-@eqx.filter_jit
+@program
 def _time_slopes(scenario: Scenario, layout: Layout) -> tuple[Accelerator, Array]:
     """d ln(step time)/d(every number of the accelerator), by the smooth arithmetic, in which tied
     terms share the gradient."""

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Array
 
 from .._errors import InfeasibleError, InputError
+from .._programs import program
 from ..scenarios import Scenario
 from ..specs import Layout
 from ._relaxation import CONSTRAINTS, Limits, layout_at
@@ -41,7 +42,7 @@ class RelaxedOptimum(eqx.Module):
     """"success" only where the residual is at most 1e-6; else why not."""
 
 
-@eqx.filter_jit
+@program
 def _solve(scenario: Scenario, limits: Limits) -> tuple[Solutions, ...]:
     return solve_relaxed(scenario, limits)
 

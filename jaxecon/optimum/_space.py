@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from .._programs import program
 from ..scenarios import Scenario
 from ..specs import Layout
 
@@ -16,7 +17,7 @@ MAX_BATCH = 65536
 _LEAST_WIDTH = 128
 
 
-@eqx.filter_jit
+@program
 def _evaluate(scenario: Scenario, layouts: Layout, batch: Array) -> tuple[Array, Array, Array]:
     """(speed, cost, admissible) of each layout at each batch."""
     at = eqx.tree_at(lambda x: x.batch, layouts, batch)

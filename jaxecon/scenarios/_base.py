@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from .._numerics import EXACT, Arithmetic
+from .._programs import program
 from ..cost._step import StepTime
 from ..specs import Accelerator, Layout, Workload
 
@@ -137,7 +138,7 @@ class Inspection(eqx.Module):
     """Bytes that one sequence keeps at the workload's context."""
 
 
-@eqx.filter_jit
+@program
 def inspect_layouts(scenario: Scenario, layouts: Layout) -> Inspection:
     """Everything about layouts in one compiled program; operation by operation there would be dozens."""
     speed, model = scenario.speed(layouts), scenario.model
@@ -156,7 +157,7 @@ def inspect_layouts(scenario: Scenario, layouts: Layout) -> Inspection:
     )
 
 
-@eqx.filter_jit
+@program
 def evaluate_layouts(scenario: Scenario, layouts: Layout) -> tuple[Array, Array, Array, Array]:
     """(speed, cost, step time, free bytes per accelerator) of layouts with array fields."""
     speed = scenario.speed(layouts)

@@ -3,6 +3,8 @@
 from itertools import zip_longest
 from typing import Any
 
+import jax
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
@@ -70,6 +72,7 @@ def interval(scenario: Serving, layout: Layout) -> dict[str, Any]:
 
 def _beside_certified(layout: Layout, speed: float, cost: float, certified: float) -> dict[str, Any]:
     degrees = ("accelerators", "tensor", "pipeline", "expert", "data", "batch", "draft_tokens")
+    layout = jax.tree.map(np.asarray, layout)
     return {
         "speed_tokens_per_s": speed,
         "cost_usd_per_million_tokens": cost,

@@ -36,7 +36,7 @@ def binding_shares(scenario: Scenario, best: RelaxedOptimum) -> dict[str, float]
     a = scenario.accelerator
 
     def share(pairs: list[tuple[Array | None, Array | None]]) -> float:
-        return -sum(float(s * x) for s, x in pairs if s is not None and x is not None)
+        return -sum(float(s) * float(x) for s, x in pairs if s is not None and x is not None)
 
     peaks = [(getattr(slopes.peak, k), getattr(a.peak, k)) for k in ("bits16", "bits8", "bits4")]
     links = ("scale_up_bandwidth", "scale_out_bandwidth")

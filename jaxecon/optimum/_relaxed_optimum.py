@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Array
 
 from .._errors import InfeasibleError, InputError
+from .._numerics import scalar
 from .._programs import program
 from ..scenarios import Scenario
 from ..specs import Layout
@@ -47,15 +48,27 @@ def _solve(scenario: Scenario, limits: Limits) -> tuple[Solutions, ...]:
     return solve_relaxed(scenario, limits)
 
 
-def best_of(solutions: tuple[Solutions, ...]) -> Solutions:
-    """The fastest of all local optima, without a leading axis."""
-    kind = max(solutions, key=lambda s: float(jnp.max(s.rank)))
-    return jax.tree.map(lambda x: x[int(jnp.argmax(kind.rank))], kind)
+@program
+def _firsts(solutions: tuple[Solutions, ...]) -> tuple[tuple[Array, Solutions, Layout], ...]:
+    """(rank, solution, its interior layout) of the best local optimum of each partition."""
+
+    def first(kind: Solutions) -> tuple[Array, Solutions, Layout]:
+        one = jax.tree.map(lambda x: x[jnp.argmax(kind.rank)], kind)
+        z = jnp.append(one.box.z(one.point.y), one.point.log_batch)
+        return one.rank, one, layout_at(z, one.box)
+
+    return tuple(first(kind) for kind in solutions)
+
+
+def best_of(solutions: tuple[Solutions, ...]) -> tuple[Solutions, Layout]:
+    """The fastest of all local optima, without a leading axis, and its interior layout."""
+    _, best, interior = max(_firsts(solutions), key=lambda x: float(x[0]))
+    return best, interior
 
 
 def limits_of(budget: float | Array, max_accelerators: float, max_batch: float) -> Limits:
     """Limits as arrays."""
-    return Limits(*(jnp.asarray(x, jnp.float64) for x in (budget, max_accelerators, max_batch)))
+    return Limits(*(scalar(x) for x in (budget, max_accelerators, max_batch)))
 
 
 def relaxed_optimum(
@@ -78,14 +91,14 @@ def relaxed_optimum(
     """
     if not np.isfinite(budget) or budget <= 0:
         raise InputError(f"the budget must be a positive number of US dollars, got {budget}")
-    best = best_of(_solve(scenario, limits_of(budget, max_accelerators, max_batch)))
+    best, interior = best_of(_solve(scenario, limits_of(budget, max_accelerators, max_batch)))
     if float(best.log_speed) <= UNFIT:
         raise InfeasibleError(
             f"a budget of ${budget:g} per million tokens is unreachable by any real degrees up to "
             f"{max_accelerators} accelerators"
         )
     residual = float(best.residual)
-    multipliers = [float(x) for x in best.point.multipliers]
+    multipliers = np.asarray(best.point.multipliers).tolist()
     status = "success"
     if not residual <= TOLERANCE:
         status = "no interior" if np.isinf(residual) else "residual above tolerance"
@@ -98,7 +111,7 @@ def relaxed_optimum(
         bound=np.nan,
         shadow_price=multipliers[0],
         multipliers=dict(zip(CONSTRAINTS, multipliers, strict=True)),
-        interior=layout_at(jnp.append(best.box.z(best.point.y), best.point.log_batch), best.box),
+        interior=interior,
         residual=residual,
         status=status,
     )

@@ -54,7 +54,7 @@ def solve(scenario: Scenario, limits: Limits) -> Solved:
         InfeasibleError: if no relaxed layout meets the budget.
     """
     kinds = _solve(scenario, limits)
-    best = best_of(kinds)
+    best, _ = best_of(kinds)
     if float(best.log_speed) <= UNFIT:
         raise InfeasibleError(
             f"a budget of ${float(limits.budget):g} per million tokens is unreachable by any real "

@@ -1,5 +1,6 @@
 """Where the command line keeps compiled programs. Importing it does not import JAX."""
 
+import atexit
 import gc
 import os
 import platform
@@ -24,8 +25,10 @@ def cache_compilations() -> None:
     if "jax" in sys.modules:
         return
     _started = True
-    # Imports and traces make many objects that stay: looking for garbage among them is in vain.
+    # Imports and traces make many objects that stay: looking for garbage among them is in vain, and
+    # to take them apart at the end of the process too.
     gc.set_threshold(*_COLLECT)
+    atexit.register(gc.freeze)
     folder = cache_folder()
     if folder is None:
         return

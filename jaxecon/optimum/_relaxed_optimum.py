@@ -43,27 +43,33 @@ class RelaxedOptimum(eqx.Module):
     """"success" only where the residual is at most 1e-6; else why not."""
 
 
-@program
-def _solve(scenario: Scenario, limits: Limits) -> tuple[Solutions, ...]:
-    return solve_relaxed(scenario, limits)
+class First(eqx.Module):
+    """The best local optimum of one partition."""
+
+    rank: Array
+    solution: Solutions
+    """Without a leading axis."""
+    interior: Layout
+    """Where its path ends."""
 
 
 @program
-def _firsts(solutions: tuple[Solutions, ...]) -> tuple[tuple[Array, Solutions, Layout], ...]:
-    """(rank, solution, its interior layout) of the best local optimum of each partition."""
-
-    def first(kind: Solutions) -> tuple[Array, Solutions, Layout]:
-        one = jax.tree.map(lambda x: x[jnp.argmax(kind.rank)], kind)
-        z = jnp.append(one.box.z(one.point.y), one.point.log_batch)
-        return one.rank, one, layout_at(z, one.box)
-
-    return tuple(first(kind) for kind in solutions)
+def _solve(scenario: Scenario, limits: Limits) -> tuple[tuple[Solutions, ...], tuple[First, ...]]:
+    """Local optima of each partition, and the best of each."""
+    kinds = solve_relaxed(scenario, limits)
+    return kinds, tuple(_first(kind) for kind in kinds)
 
 
-def best_of(solutions: tuple[Solutions, ...]) -> tuple[Solutions, Layout]:
-    """The fastest of all local optima, without a leading axis, and its interior layout."""
-    _, best, interior = max(_firsts(solutions), key=lambda x: float(x[0]))
-    return best, interior
+def _first(kind: Solutions) -> First:
+    best = jnp.argmax(kind.rank)
+    one = jax.tree.map(lambda x: x[best], kind)
+    z = jnp.append(one.box.z(one.point.y), one.point.log_batch)
+    return First(one.rank, one, layout_at(z, one.box))
+
+
+def best_of(firsts: tuple[First, ...]) -> First:
+    """The fastest of all partitions."""
+    return max(firsts, key=lambda x: float(x.rank))
 
 
 def limits_of(budget: float | Array, max_accelerators: float, max_batch: float) -> Limits:
@@ -91,7 +97,9 @@ def relaxed_optimum(
     """
     if not np.isfinite(budget) or budget <= 0:
         raise InputError(f"the budget must be a positive number of US dollars, got {budget}")
-    best, interior = best_of(_solve(scenario, limits_of(budget, max_accelerators, max_batch)))
+    _, firsts = _solve(scenario, limits_of(budget, max_accelerators, max_batch))
+    first = best_of(firsts)
+    best = first.solution
     if float(best.log_speed) <= UNFIT:
         raise InfeasibleError(
             f"a budget of ${budget:g} per million tokens is unreachable by any real degrees up to "
@@ -111,7 +119,7 @@ def relaxed_optimum(
         bound=np.nan,
         shadow_price=multipliers[0],
         multipliers=dict(zip(CONSTRAINTS, multipliers, strict=True)),
-        interior=interior,
+        interior=first.interior,
         residual=residual,
         status=status,
     )

@@ -53,8 +53,8 @@ def solve(scenario: Scenario, limits: Limits) -> Solved:
     Raises:
         InfeasibleError: if no relaxed layout meets the budget.
     """
-    kinds = _solve(scenario, limits)
-    best, _ = best_of(kinds)
+    kinds, firsts = _solve(scenario, limits)
+    best = best_of(firsts).solution
     if float(best.log_speed) <= UNFIT:
         raise InfeasibleError(
             f"a budget of ${float(limits.budget):g} per million tokens is unreachable by any real "

@@ -285,8 +285,9 @@ def _read(path: Path | None, label: str, count: int) -> _Runnable | None:
         if made_for != label:
             return None
         holes = sum(isinstance(x, _Hole) for x in jax.tree.leaves(shape))
-        given = jax.tree.structure(((0,) * count, {}))
-        run = serialize_executable.deserialize_and_load(code, given, jax.tree.structure([0] * holes))
+        trees = jax.tree.structure(((0,) * count, {})), jax.tree.structure([0] * holes)
+        one = jax.local_devices()[:1]
+        run = serialize_executable.deserialize_and_load(code, *trees, execution_devices=one)
     except _REFUSALS:
         return None
     return _Runnable(run, shape, saved=True)

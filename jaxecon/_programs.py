@@ -39,6 +39,9 @@ QUICK = {
 }
 """XLA's options on a CPU: a sixth to a third of the time to compile, twice the time to run."""
 
+# In machine code that calls a library such as LAPACK, which JAX prepares only while it lowers a program:
+# run without, it ends the process. Such functions better keep `eqx.filter_jit`, and JAX's cache.
+_FOREIGN = b"custom-call"
 # What saving, reading or running someone else's machine code can raise.
 _MALFORMED = (ValueError, TypeError, AttributeError, LookupError, EOFError, ImportError, pickle.PickleError)
 _REFUSALS = (OSError, RuntimeError, *_MALFORMED)
@@ -266,7 +269,10 @@ def _write(path: Path, label: str, compiled: Any, shape: Any) -> None:
     """Save under a name of its own, then rename: a reader sees all of a file or none."""
     part = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.part")
     try:
-        content = pickle.dumps((label, serialize_executable.serialize(compiled)[0], shape))
+        code = serialize_executable.serialize(compiled)[0]
+        if _FOREIGN in code:
+            return
+        content = pickle.dumps((label, code, shape))
         part.write_bytes(hashlib.sha256(content).digest() + content)
         part.replace(path)
     except _REFUSALS:

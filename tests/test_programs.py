@@ -161,6 +161,16 @@ def test_damaged_files_are_replaced(folder, damage):
     assert {p.suffix for p in folder.iterdir()} == {".program"}
 
 
+@program
+def solved(a, b):
+    return jnp.linalg.solve(a, b)
+
+
+def test_calls_of_other_libraries_are_not_saved(folder):
+    np.testing.assert_array_equal(solved(2.0 * jnp.eye(3), Y), 0.5 * Y)
+    assert not list(folder.iterdir())
+
+
 def test_without_a_folder_or_where_it_is_gone(folder):
     for place in (None, folder / "gone"):
         use_quick_programs(place)

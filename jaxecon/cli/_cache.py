@@ -49,9 +49,10 @@ def one_question() -> None:
         return
     from .._programs import use_quick_programs
 
-    folder = cache_folder()
+    chosen = os.environ.get("JAX_COMPILATION_CACHE_DIR")
+    folder = Path(chosen) if chosen and not _turned_off() else cache_folder()
     if folder is not None:
-        folder = Path(os.environ.get("JAX_COMPILATION_CACHE_DIR") or folder) / f"programs-{_processor()}"
+        folder = folder / f"programs-{_processor()}"
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError:
@@ -61,7 +62,7 @@ def one_question() -> None:
 
 def cache_folder() -> Path | None:
     """The folder, made if need be; None where it is turned off or cannot be written."""
-    if os.environ.get("JAXECON_COMPILATION_CACHE") == "0":
+    if _turned_off():
         return None
     try:
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -70,6 +71,10 @@ def cache_folder() -> Path | None:
     except (OSError, RuntimeError):
         return None
     return folder if os.access(folder, os.W_OK) else None
+
+
+def _turned_off() -> bool:
+    return os.environ.get("JAXECON_COMPILATION_CACHE") == "0"
 
 
 def _processor() -> str:

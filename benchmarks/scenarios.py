@@ -4,6 +4,9 @@
 vary; the budget is log-uniform between the cheapest layout's cost and the fastest layout's.
 """
 
+from collections.abc import Iterator
+
+import jax
 import numpy as np
 
 import jaxecon as je
@@ -41,6 +44,22 @@ def draw(seed: int, sparse: bool = False) -> tuple[je.Serving, float]:
             continue
         low, high = np.log(cheapest), np.log(max(fastest, cheapest))
         return scenario, float(np.exp(low + (high - low) * rng.uniform()) * (1 + 1e-12))
+
+
+def grouped(count: int, first: int, sparse: bool = False) -> Iterator[tuple[int, je.Serving, float]]:
+    """(seed, scenario, budget) of all seeds, those of one structure together: their programs are shared.
+
+    Programs of a structure that is done with are dropped, since each takes address space.
+    """
+    found: dict = {}
+    for seed in range(first, first + count):
+        scenario, budget = draw(seed, sparse)
+        found.setdefault(jax.tree.structure(scenario), []).append((seed, scenario, budget))
+        if seed % 100 == 99:
+            jax.clear_caches()
+    for group in found.values():
+        jax.clear_caches()
+        yield from group
 
 
 def _scenario(rng: np.random.Generator) -> je.Serving:

@@ -13,7 +13,7 @@ import time
 
 import jax
 import numpy as np
-from scenarios import MAX_ACCELERATORS, draw
+from scenarios import MAX_ACCELERATORS, grouped
 
 import jaxecon as je
 from jaxecon.sensitivity import _solved
@@ -96,8 +96,7 @@ def _costs(scenario, budget, count):
 def main(count: int = 100, first: int = 0) -> None:
     """Print the share of parameters within the bar, the worst, and the ratios of times."""
     errors, within, pairs, shorter, statuses, ratios, untold = [], [], 0, 0, [], [], 0
-    for seed in range(first, first + count):
-        scenario, budget = draw(seed)
+    for number, (seed, scenario, budget) in enumerate(grouped(count, first), 1):
         found = je.elasticities(scenario, budget, **LIMITS)
         statuses.append(found.status)
         here = _log_speed(scenario, budget, "budget", 0.0)
@@ -112,9 +111,8 @@ def main(count: int = 100, first: int = 0) -> None:
             if error > BAR:
                 print(f"seed {seed}: {name} {value} error {error:.2e} {found.status}", flush=True)
         ratios.append(_costs(scenario, budget, len(found)))
-        if seed % 5 == 4:
-            print(f"... {seed + 1 - first} scenarios, worst {max(errors):.1e}", flush=True)
-            jax.clear_caches()
+        if number % 5 == 0:
+            print(f"... {number} scenarios, worst {max(errors):.1e}", flush=True)
     errors, ratios = np.array(errors), np.array(ratios)
     print(f"{count} scenarios from seed {first}, {len(errors)} elasticities, {pairs} of them pairs")
     print(f"within the bar: {np.mean(within):.6f} ({len(within) - sum(within)} outside); ", end="")

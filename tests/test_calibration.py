@@ -12,10 +12,13 @@ from jaxecon.calibration import CONSTANTS, case_of, constants_toml, read_measure
 from jaxecon.calibration._apply import calibrated, stacked_places
 from jaxecon.calibration._cases import scenario_of
 from jaxecon.calibration._constants import NAMES, PRIOR_MEAN, PRIOR_SPREAD
-from jaxecon.calibration._design import designs_of, seconds_of
-from jaxecon.calibration._fit import calibrate, errors_of, residuals_of
-from jaxecon.calibration._heldout import coverage_of, sweep_weights
-from jaxecon.calibration._solver import SCALE, maximise
+from jaxecon.calibration._design import bounds_of, designs_of, seconds_of
+from jaxecon.calibration._fit import Calibration, Point, calibrate, errors_of, residuals_of
+from jaxecon.calibration._heldout import HeldOut, coverage_of, sweep_weights
+from jaxecon.calibration._posterior import Spread, estimates
+from jaxecon.calibration._solver import SCALE, Fit, maximise
+from jaxecon.calibration._table import parse
+from jaxecon.cli._calibrate import summary
 
 ROWS = Path(__file__).parent / "data" / "serving_points.csv"
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "serving_points.csv"
@@ -163,6 +166,41 @@ def test_prompts_delay_tokens_as_the_engine_schedules_them():
     assert times["vllm", 8192.0] - times["vllm", None] > times["sglang", 8192.0] - times["sglang", None]
 
 
+def test_shared_prompts_explain_what_prompts_of_their_own_cannot():
+    """13.7 ms with 400 prompts of 15000 tokens are faster than full rates, unless the prompts are one."""
+    text = {"model": "qwen3-32b", "gpu": "b200-sxm", "engine": "trtllm", "n_gpus": "2", "tp": "2"}
+    text |= {"batch": "400", "isl": "15000", "osl": "500", "weight_prec": "nvfp4", "tpot_ms": "13.7"}
+    pair = [case_of(parse(text | more, 900)) for more in ({}, {"out_tok_s_per_gpu": "13800"})]
+    designs = designs_of(pair)
+    own, shared = seconds_of(designs, jnp.asarray(shipped().vector), 2)
+    least = bounds_of(designs, 2)
+    assert least[0] > 0.0137 > least[1]
+    assert own > 4.0 * 0.0137 and shared < 2.0 * 0.0137
+
+
+def test_errors_of_rows_with_shared_prompts_stand_apart():
+    plain = Point(2, "m", "a", "e", "serving_agg", True, 1.0, 1.0, 1.1, 0.5, 2.0, 0.1, 0.4)
+    points = [plain, plain._replace(line=3, prompt_load=1.2), plain._replace(line=4, weight=0.1)]
+    logs = np.log([1.1, 1.5, 3.0])
+    fit = Fit(PRIOR_MEAN, logs, np.zeros((3, len(NAMES))), 0.0, 1, True, 0.0)
+    without = HeldOut(["m"] * 3, logs + np.log(2.0), np.zeros(3), np.asarray([True, True, False]), 0.9)
+    spread = Spread(np.diag(PRIOR_SPREAD**2), 0.05, {"nothing": 1.6})
+    values = estimates(fit, spread, PRIOR_SPREAD)
+    found = Calibration(values, points, {"model": without}, spread, [], fit, 1.0)
+    assert [p.shared for p in points] == [False, True, False]
+    assert found.errors().mean == pytest.approx(0.3)
+    assert found.errors(shared=True)[:2] == pytest.approx((1, 0.5))
+    assert found.errors(True, "model", shared=False)[:2] == pytest.approx((1, 1.2))
+    text = constants_toml(found, "2026-01-02", "made by hand")
+    assert "shared_prompt_rows = 1" in text
+    assert "shared_without_model_mean = 2.0" in text and "dense_unshared_fitted_mean = 0.1" in text
+    answer = summary(found, [], [], 0)["shared_prompts"]
+    assert answer["rows"] == [{"line": 3, "prompt_load": 1.2}]
+    assert answer["largest_prompt_load_of_others"] == 0.4
+    assert answer["errors"]["without_model"]["mean"] == pytest.approx(2.0)
+    assert answer["errors_of_others"]["fitted"]["rows"] == 1
+
+
 def test_bad_requests_of_a_fit_are_named():
     with pytest.raises(InputError, match="no measurements to fit"):
         calibrate(None, [])
@@ -178,6 +216,10 @@ def test_shipped_constants_keep_their_error_on_all_measured_rows():
     everything = errors_of(logs)
     assert everything.rows == shipped().rows == len(rows)
     assert everything.mean < 0.12 and everything.median < 0.08
+    assert errors_of(logs[np.asarray([c.dense for c in cases])]).mean < 0.07
+    loads = np.sort([c.prompt_load for c in cases])
+    assert sum(c.shared > 0.0 for c in cases) == np.sum(loads > 1.0) == 3
+    assert loads[-3] > 2.5 and loads[-4] < 0.5, "no row is near the limit of the proof"
     stated = shipped().error
     assert everything.mean == pytest.approx(stated["all_fitted_mean"], abs=0.002)
     assert stated["all_without_model_mean"] < 0.20 and stated["dense_without_model_mean"] < 0.15

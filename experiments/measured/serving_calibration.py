@@ -7,11 +7,11 @@ of those it has; without them, with the paper's assumptions, it is off by far mo
 Run: python experiments/measured/serving_calibration.py SERVING_POINTS.csv
 
 Writes to results/: serving-predicted.csv (every row: measured, fitted, held out, and the two
-uncalibrated predictions), serving-errors.csv (mean and median error by model, accelerator, engine and
-kind), serving-elasticities.csv (which constants matter: percent of time per percent of constant, and
-change of the mean error where a constant is 10 % larger), serving-first-token.csv (time to the first
-token, to which nothing is fitted), serving-predicted and -elasticities as .png
-and .svg.
+uncalibrated predictions), serving-errors.csv (mean and median error by model, accelerator, engine,
+kind, and whether prompts are proven to be shared), serving-elasticities.csv (which constants matter:
+percent of time per percent of constant, and change of the mean error where a constant is 10 % larger),
+serving-first-token.csv (time to the first token, to which nothing is fitted), serving-predicted and
+-elasticities as .png and .svg.
 """
 
 import csv
@@ -85,6 +85,8 @@ def main(path: str) -> None:
             "kind": p.kind,
             "dense": p.dense,
             "impossible": p.impossible,
+            "prompt_load": p.prompt_load,
+            "shared_prompts": p.shared,
             "measured_s": p.measured,
             "low_s": p.low,
             "high_s": p.high,
@@ -97,6 +99,13 @@ def main(path: str) -> None:
     for k, v in columns.items():
         e = np.abs(v / measured - 1.0)
         print(f"{k:28s} mean {100 * e.mean():5.1f} %, median {100 * np.median(e):5.1f} %")
+    shared = np.asarray([p.shared for p in found.points])
+    for k, v in columns.items() if np.any(shared) else ():
+        e = np.abs(v / measured - 1.0)
+        print(
+            f"{k:28s} mean {100 * e[shared].mean():5.1f} % of {shared.sum()} rows with shared prompts, "
+            f"{100 * e[~shared].mean():5.1f} % of the others"
+        )
     print({k: round(v.coverage, 3) for k, v in found.held_out.items()}, f"{found.seconds:.0f} s")
     first_tokens(rows, cases, found.fit.vector)
     importance = elasticities(found, measured)
@@ -134,7 +143,7 @@ def first_tokens(rows: list, cases: list, vector: np.ndarray) -> None:
 
 def errors_by_group(table: list[dict], columns: dict, measured: np.ndarray) -> list[dict]:
     rows = []
-    for what in ("kind", "model", "accelerator", "engine", "dense"):
+    for what in ("kind", "model", "accelerator", "engine", "dense", "shared_prompts"):
         names = np.asarray([str(r[what]) for r in table])
         for name in sorted(set(names.tolist())):
             own, row = names == name, {"by": what, "group": name, "rows": int(np.sum(names == name))}

@@ -10,9 +10,12 @@ import numpy as np
 from jaxtyping import Array
 
 from .._errors import InputError
+from .._numerics import EXACT
+from ..cost._serving_memory import cache_bytes
 from ..scenarios import Serving
 from ..specs import Accelerator, Layout, Model, PeakRates, Workload, load_accelerator
 from ._names import Precisions, accelerator_name, engine_name, model_of, precisions_of
+from ._sharing import AGGREGATED, prompt_load, shared_tokens
 from ._table import Measurement
 
 STATIC_CACHE = ("neuron", "gpt-fast")
@@ -41,7 +44,7 @@ class Case(NamedTuple):
     output: float
     tokens_per_step: float
     aggregated: bool
-    """Whether the replica ingests its own prompts."""
+    """Whether the replica ingests its own prompts, and they are not in its cache already."""
     waiting: float | None
     """Seconds to the first token, where the batch counts requests that still wait for it."""
     allocated: float
@@ -52,6 +55,11 @@ class Case(NamedTuple):
     dense: bool
     weight: float = 1.0
     """What the row counts in a fit; rows of less than 1 are reported apart."""
+    prompt_load: float = 0.0
+    """Share of the accelerators' time that prompts fill at peak, by a stated output rate (`_sharing`)."""
+    shared: float = 0.0
+    """Tokens at the start of every prompt that all requests have in common: where `prompt_load` exceeds
+    1, the prompt; they are stored once and read once a step."""
 
 
 def case_of(row: Measurement) -> Case:
@@ -82,6 +90,8 @@ def case_of(row: Measurement) -> Case:
     full = row.isl + row.osl
     half = row.isl + 0.5 * row.osl
     accepted, drafted = _speculation(row.spec_decode)
+    load = prompt_load(row, precisions, accelerator, float(count))
+    shared = shared_tokens(load, row.isl)
     return Case(
         model,
         accelerator,
@@ -89,7 +99,7 @@ def case_of(row: Measurement) -> Case:
         context=full if engine in STATIC_CACHE else half,
         output=row.osl,
         tokens_per_step=accepted,
-        aggregated=row.kind in ("serving_agg", "e2e_offline"),
+        aggregated=row.kind in AGGREGATED and shared == 0.0,
         waiting=row.ttft if row.kind == "serving_disagg" else None,
         allocated=half if engine in GROWN_CACHE else full,
         engine=engine,
@@ -97,6 +107,8 @@ def case_of(row: Measurement) -> Case:
         model_name=row.model,
         dense=not any(hasattr(g.feed_forward, "experts") for g in model.groups),
         weight=OLDER if row.kind == "e2e_offline" else 1.0,
+        prompt_load=load,
+        shared=shared,
     )
 
 
@@ -151,7 +163,7 @@ def without_windows(model: Model) -> Model:
 
 
 def scenario_of(case: Case) -> Serving:
-    """The cost model's scenario of a case."""
+    """The cost model's scenario of a case, which knows nothing of shared prompts."""
     chunk = CHUNK_TOKENS if case.aggregated else None
     return Serving(case.model, case.accelerator, Workload(case.context, case.output), chunk_tokens=chunk)
 
@@ -175,6 +187,7 @@ class Block(NamedTuple):
     context: Array
     output: Array
     allocated: Array
+    shared: Array
 
 
 SIZE = 256
@@ -200,6 +213,7 @@ def blocks_of(cases: list[Case]) -> list[Block]:
                     jnp.asarray([c.context for c in every]),
                     jnp.asarray([c.output for c in every]),
                     jnp.asarray([c.allocated for c in every]),
+                    jnp.asarray([c.shared for c in every]),
                 )
             )
     return found
@@ -208,20 +222,28 @@ def blocks_of(cases: list[Case]) -> list[Block]:
 def fitting_batches(cases: list[Case], blocks: list[Block]) -> np.ndarray:
     """Sequences of each case that its accelerators have memory for, at most the case's own.
 
-    The ledger of memory is linear in the batch, so that two points give where its margin ends.
+    The ledger of memory is linear in the batch, so that two points give where its margin ends. Tokens
+    that all requests share are stored once on every data rank.
     """
     found = np.zeros(len(cases))
 
-    def margin(model: Model, accelerator: Accelerator, layout: Layout, tokens: Array, copies: Array) -> Array:
-        # A context with output/2 = 1/2 beyond it fills the cache to `tokens`.
-        scenario = Serving(model, accelerator, Workload(tokens - 0.5, 1.0), reserve=0.1)
-        batch = copies * layout.pipeline * layout.data
-        return scenario.memory_margin(eqx.tree_at(lambda x: x.batch, layout, batch))
+    def margin(
+        model: Model, accelerator: Accelerator, layout: Layout, tokens: Array, shared: Array, copies: Array
+    ) -> Array:
+        # A context with output/2 = 1/2 beyond it fills the cache to a sequence's own tokens.
+        own = tokens - shared
+        scenario = Serving(model, accelerator, Workload(own - 0.5, 1.0), reserve=0.1)
 
-    several = jax.vmap(margin, in_axes=(0, 0, 0, 0, None))
+        def holding(copies: Array) -> Layout:
+            return eqx.tree_at(lambda x: x.batch, layout, copies * layout.pipeline * layout.data)
+
+        once = [cache_bytes(model, x, holding(jnp.ones_like(tokens)), EXACT) for x in (tokens, own)]
+        return scenario.memory_margin(holding(copies)) - (once[0] - once[1])
+
+    several = jax.vmap(margin, in_axes=(0, 0, 0, 0, 0, None))
     for b in blocks:
         first, second = (
-            np.asarray(several(b.model, b.accelerator, b.layout, b.allocated, jnp.asarray(k)))
+            np.asarray(several(b.model, b.accelerator, b.layout, b.allocated, b.shared, jnp.asarray(k)))
             for k in (1.0, 2.0)
         )
         one = np.asarray(b.layout.pipeline * b.layout.data)

@@ -155,14 +155,17 @@ def works_of(blocks: list[Block], batches: np.ndarray, like: TokenWork | None = 
 
 def _work(block: Block, batches: np.ndarray) -> TokenWork:
     def work(
-        model: Model, accelerator: Accelerator, layout: Layout, context: Array, output: Array
+        model: Model, accelerator: Accelerator, layout: Layout, context: Array, output: Array, shared: Array
     ) -> TokenWork:
         chunk, one = jnp.asarray(CHUNK_TOKENS), jnp.asarray(1.0)
-        return token_work(model, accelerator, Workload(context, output), layout, chunk, one, EXACT)
+        hits = jnp.minimum(shared / Workload(context, output).prompt_tokens, 1.0)
+        workload = Workload(context, output, hit_rate=hits)
+        return token_work(model, accelerator, workload, layout, chunk, one, EXACT, shared=shared)
 
     batch = np.pad(batches[block.rows], (0, SIZE - len(block.rows)), mode="edge")
     layout = eqx.tree_at(lambda x: x.batch, block.layout, jnp.asarray(batch))
-    found = jax.vmap(work)(block.model, block.accelerator, layout, block.context, block.output)
+    lengths = (block.context, block.output, block.shared)
+    found = jax.vmap(work)(block.model, block.accelerator, layout, *lengths)
     return jax.tree.map(lambda x: np.asarray(x)[: len(block.rows)], found)
 
 

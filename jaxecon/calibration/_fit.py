@@ -39,6 +39,13 @@ class Point(NamedTuple):
     """Ends of the 90 % interval of a prediction that has not seen this row's model."""
     bound: float
     """What no accelerator as described can beat: the roofline of decoding at full rates."""
+    prompt_load: float = 0.0
+    """Share of the accelerators' time that prompts would fill at peak, by the row's output rate."""
+
+    @property
+    def shared(self) -> bool:
+        """Whether the row's requests are proven to share their prompts."""
+        return self.prompt_load > 1.0
 
     @property
     def impossible(self) -> bool:
@@ -82,11 +89,13 @@ class Calibration(NamedTuple):
         *,
         possible: bool = False,
         older: bool = False,
+        shared: bool | None = None,
     ) -> Errors:
         """Errors of all rows, or of dense or sparse models only; fitted, or held out by something.
 
         With `possible`, without the rows that claim more than full rates allow; with `older`, of the
-        rows of less than full weight, which count nowhere else.
+        rows of less than full weight, which count nowhere else; with `shared`, of those alone whose
+        prompts are proven to be shared, or (False) of all others.
         """
         if held_out is None:
             logs = self.fit.residuals
@@ -98,6 +107,7 @@ class Calibration(NamedTuple):
             (dense is None or p.dense == dense)
             and not (possible and p.impossible)
             and (p.weight < 1.0) == older
+            and (shared is None or p.shared == shared)
             for p in self.points
         ]
         return errors_of(logs[np.asarray(chosen)])
@@ -207,6 +217,7 @@ def _points(
             m.tpot * float(np.exp(r - h)),
             m.tpot * float(np.exp(r + h)),
             float(b),
+            c.prompt_load,
         )
         for m, c, r, h, b in zip(measurements, cases, fit.residuals, half, bounds, strict=True)
     ]

@@ -48,6 +48,7 @@ def constants_toml(found: Calibration, date: str, data: str) -> str:
         f'data = "{data}"',
         f"rows = {sum(p.weight >= 1.0 for p in found.points)}",
         f"older_rows = {sum(p.weight < 1.0 for p in found.points)}",
+        f"shared_prompt_rows = {sum(p.shared for p in found.points)}",
         "",
         "[error]",
     ]
@@ -57,6 +58,7 @@ def constants_toml(found: Calibration, date: str, data: str) -> str:
             prefix = f"{label}_{'fitted' if name is None else 'without_' + name}"
             if error.rows:
                 lines += [f"{prefix}_mean = {error.mean:.4f}", f"{prefix}_median = {error.median:.4f}"]
+    lines += _shared_errors(found)
     older = found.errors(older=True)
     if older.rows:
         lines += [f"older_fitted_mean = {older.mean:.4f}", f"older_fitted_median = {older.median:.4f}"]
@@ -81,6 +83,22 @@ def constants_toml(found: Calibration, date: str, data: str) -> str:
         row = ", ".join(f"{x:.3g}" for x in found.spread.covariance[i, : i + 1])
         lines.append(f'"{name}" = [{row}]')
     return "\n".join(lines) + "\n"
+
+
+def _shared_errors(found: Calibration) -> list[str]:
+    """Mean errors of rows with shared prompts, and of all others, where there are such rows."""
+    lines = []
+    for name in (None, *found.held_out):
+        suffix = "fitted" if name is None else f"without_{name}"
+        shared = found.errors(None, name, shared=True)
+        if not shared.rows:
+            continue
+        lines.append(f"shared_{suffix}_mean = {shared.mean:.4f}")
+        for dense, label in ((None, "all"), (True, "dense")):
+            others = found.errors(dense, name, shared=False)
+            if others.rows:
+                lines.append(f"{label}_unshared_{suffix}_mean = {others.mean:.4f}")
+    return lines
 
 
 def _counts(names: list[str]) -> dict[str, int]:

@@ -21,6 +21,9 @@ FREEDOM = 2.0
 """Degrees of freedom of the Student t likelihood; few, since some rows describe something else."""
 _CALLS = 60
 _ENOUGH = 1e-3
+_LEAST_DAMPING = 1e-4
+"""So that eight attempts, each five times as damped, reach short steps down the gradient: optima lie on
+kinks, which full steps overshoot."""
 
 
 class Fit(NamedTuple):
@@ -69,7 +72,7 @@ def maximise(
             converged = bool(-gradient @ step < 1.0)
             break
         converged = value - new < _ENOUGH
-        x, (r, jac), value, damping = x + step, found, new, max(damping / 5.0, 1e-9)
+        x, (r, jac), value, damping = x + step, found, new, max(damping / 5.0, _LEAST_DAMPING)
     gradient, _ = normal_equations(r, jac, x, weights, mean, spread)
     return Fit(x, r, jac, value, steps, converged, float(np.max(np.abs(gradient * spread))))
 

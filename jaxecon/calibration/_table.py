@@ -28,6 +28,7 @@ COLUMNS = {
     "spec_decode": "none, or MTP<k>, acceptance length <a>",
     "tpot_ms": "the measurement: milliseconds between two output tokens of a request",
     "ttft_ms": "milliseconds to the first token; where `batch` counts requests that wait for it",
+    "out_tok_s_per_gpu": "output tokens/s of all requests per accelerator; only to prove shared prompts",
 }
 """Columns that are read, and what they mean; further ones are ignored."""
 NEEDED = ("model", "gpu", "batch", "tpot_ms")
@@ -60,6 +61,8 @@ class Measurement(NamedTuple):
     spec_decode: str
     tpot: float
     ttft: float | None
+    out_rate: float | None = None
+    """Output tokens/s of all requests, per accelerator of `n_gpus`."""
 
 
 class BadRow(NamedTuple):
@@ -141,11 +144,13 @@ def parse(row: dict[str, str], line: int) -> Measurement:
     if counts["n_gpus"] % counts["replicas"]:
         raise InputError(f"{counts['n_gpus']} accelerators do not make {counts['replicas']} equal replicas")
     ttft = _positive(texts["ttft_ms"], "ttft_ms") / 1e3 if texts["ttft_ms"] else None
+    rate = texts["out_tok_s_per_gpu"]
     return Measurement(
         line=line,
         kind=kind,
         tpot=milliseconds / 1e3,
         ttft=ttft,
+        out_rate=_positive(rate, "out_tok_s_per_gpu") if rate else None,
         batch=sizes["batch"],
         isl=sizes.get("isl", 1024.0),
         osl=sizes.get("osl", 512.0),

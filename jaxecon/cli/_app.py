@@ -246,7 +246,8 @@ def calibrate(
     between two output tokens). Optional: hf_model, engine, kind (decode_steady, serving_agg,
     serving_disagg or e2e_offline), n_gpus, replicas, tp, pp, attn_dp, ep, isl and osl (prompt and
     output tokens), weight_prec, kv_prec (bf16, fp16, fp8, int8, int4, nvfp4), spec_decode
-    ("MTP2, acceptance length 2.58"), ttft_ms. Other columns are ignored.
+    ("MTP2, acceptance length 2.58"), ttft_ms, out_tok_s_per_gpu (only to prove that prompts are
+    shared). Other columns are ignored.
     """
     _check_picture(plot)
     from ._calibrate import answer, check_out, show

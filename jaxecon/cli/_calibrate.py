@@ -113,6 +113,7 @@ def summary(found: Calibration, rows: list[Measurement], bad: list[BadRow], wors
         "bad_rows": [b._asdict() for b in bad],
         "impossible_rows": [p.line for p in found.points if p.impossible],
         "seconds": found.seconds,
+        "shared_prompts": _shared_prompts(found),
         "errors": {
             "fitted": found.errors()._asdict(),
             "older_rows": found.errors(older=True)._asdict(),
@@ -122,6 +123,24 @@ def summary(found: Calibration, rows: list[Measurement], bad: list[BadRow], wors
         "constants": {k: v._asdict() for k, v in found.constants.items()},
         "tangled": [t._asdict() for t in found.tangled],
         "worst_rows": [_row(p, batches[p.line]) for p in order],
+    }
+
+
+def _shared_prompts(found: Calibration) -> dict[str, Any]:
+    """Rows proven to share their prompts, and errors of these and of the others."""
+    marked = [p for p in found.points if p.shared]
+    others = [p.prompt_load for p in found.points if not p.shared]
+    left = {"fitted": None, **{f"without_{k}": k for k in found.held_out}}
+
+    def errors(shared: bool) -> dict[str, Any]:
+        rows = {k: found.errors(None, v, shared=shared) for k, v in left.items()}
+        return {k: e._asdict() for k, e in rows.items() if e.rows}
+
+    return {
+        "rows": [{"line": p.line, "prompt_load": p.prompt_load} for p in marked],
+        "largest_prompt_load_of_others": max(others, default=0.0),
+        "errors": errors(True),
+        "errors_of_others": errors(False),
     }
 
 
@@ -151,6 +170,7 @@ def show(result: dict[str, Any]) -> None:
         f"[bold]{100 * fitted['median']:.1f} %[/], in {result['seconds']:.0f} s",
         soft_wrap=True,
     )
+    _show_shared(console, result["shared_prompts"])
     older = result["errors"]["older_rows"]
     if older["rows"]:
         console.print(
@@ -169,6 +189,24 @@ def show(result: dict[str, Any]) -> None:
             )
     console.print(_constants_table(result["constants"]))
     console.print(_worst_table(result["worst_rows"]))
+
+
+def _show_shared(console: Console, shared: dict[str, Any]) -> None:
+    if not shared["rows"]:
+        return
+    lines = ", ".join(f"{r['line']} ({r['prompt_load']:.2f})" for r in shared["rows"])
+    console.print(
+        f"requests share their prompts in lines (times all peak FLOP/s that they would need): {lines}; "
+        f"at most {shared['largest_prompt_load_of_others']:.2f} elsewhere",
+        soft_wrap=True,
+        highlight=False,
+    )
+    for key, e in shared["errors"].items():
+        what = "fitted" if key == "fitted" else f"each {key.removeprefix('without_')} left out"
+        text = f"  {what}: mean {100 * e['mean']:.1f} % of {e['rows']} such rows"
+        if others := shared["errors_of_others"].get(key):
+            text += f", {100 * others['mean']:.1f} % of the other {others['rows']}"
+        console.print(text, soft_wrap=True)
 
 
 def _constants_table(constants: dict[str, Any]) -> Table:

@@ -30,17 +30,23 @@ def token_work(
     chunk_tokens: Array,
     imbalance: Array,
     arithmetic: Arithmetic,
+    *,
+    shared: Array | None = None,
 ) -> TokenWork:
     """The work behind one token: all sequences decode; one prompt at a time on every data rank, in
-    equal chunks of at most `chunk_tokens` of what no earlier request has left in the cache."""
+    equal chunks of at most `chunk_tokens` of what no earlier request has left in the cache.
+
+    `shared` tokens are the same in all sequences and read once a step; None for none.
+    """
     one = jnp.ones_like(layout.batch)
     prompt = workload.prompt_tokens
     cached = prompt * workload.hit_rate
     new = jnp.maximum(prompt - cached, 1.0) * one
     passes = jnp.maximum(arithmetic.ceil(new / chunk_tokens), 1.0)
     tokens = new / passes
+    queries = layout.draft_tokens + one
     decode = pass_work(
-        model, accelerator, workload.context, layout.draft_tokens + one, layout, imbalance, arithmetic
+        model, accelerator, workload.context, queries, layout, imbalance, arithmetic, shared=shared
     )
     alone = eqx.tree_at(lambda x: x.batch, layout, layout.pipeline * layout.data)
     before = cached + 0.5 * (new - tokens)

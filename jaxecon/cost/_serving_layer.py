@@ -61,6 +61,8 @@ class Share(eqx.Module):
     """Tokens on the busiest expert group over the mean, where there are many groups."""
     prompt: bool = eqx.field(static=True, default=False)
     """Whether the new tokens are a prompt, each of which also attends to those before it."""
+    shared: Array | None = None
+    """Tokens at the start of the context that all sequences have in common; None for none."""
 
     @property
     def tokens(self) -> Array:
@@ -89,7 +91,9 @@ def attention_core(model: Model, group: LayerGroup, share: Share, arithmetic: Ar
     Each key-value head is read once per sequence, whatever the number of query heads; heads
     are replicated where the tensor degree exceeds them, latents on every rank. FLOP per token:
     2 h (e + e_v) x; latent attention absorbed, 2 h (2 c_kv + rope) x, in decoding and expanded,
-    2 h (nope + rope + value) x, in prompts; recurrences 6 per state element.
+    2 h (nope + rope + value) x, in prompts; recurrences 6 per state element. What sequences share is
+    read from memory once on every data rank and from on-chip caches thereafter: neighbouring blocks of
+    an attention kernel want the same keys at the same time.
     """
     mixer, precision = group.mixer, model.precision
     if mixer is None:
@@ -98,7 +102,11 @@ def attention_core(model: Model, group: LayerGroup, share: Share, arithmetic: Ar
     heads = cache_share(group, share.tensor, arithmetic)
     end = share.context + share.queries if share.prompt else share.context
     elements = mixer.cache_elements(end, arithmetic.minimum)
-    cache = elements * precision.kv * heads * share.sequences
+    read = elements * share.sequences
+    if share.shared is not None:
+        own = mixer.cache_elements(end - share.shared, arithmetic.minimum)
+        read = own * share.sequences + (elements - own)
+    cache = read * precision.kv * heads
     if isinstance(mixer, RecurrentMixer):
         flop = 6.0 * mixer.recurrent_elements * share.tokens / share.tensor
         traffic = 2.0 * mixer.state_elements() * precision.state * share.sequences / share.tensor

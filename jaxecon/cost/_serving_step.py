@@ -93,11 +93,15 @@ def pass_work(
     arithmetic: Arithmetic,
     *,
     prompt: bool = False,
+    shared: Array | None = None,
 ) -> PassWork:
-    """The work of a pass; depends on full rates and on no efficiency or latency."""
+    """The work of a pass; depends on full rates and on no efficiency or latency.
+
+    `shared` tokens of the context are the same in all sequences and read once; None for none.
+    """
     sequences = layout.batch / (layout.pipeline * layout.data)
     share = Share(
-        layout.tensor, sequences, queries, context, layout.data, layout.expert, imbalance, prompt
+        layout.tensor, sequences, queries, context, layout.data, layout.expert, imbalance, prompt, shared
     )
     works, counts, kinds = _works(model, share, arithmetic)
     count = jnp.stack(jnp.broadcast_arrays(*counts), axis=-1)

@@ -94,7 +94,7 @@ def _compared(
             )
         return best, None
 
-    ends = jax.vmap(lambda p, b: jnp.append(b.z(p.y), p.log_batch))(found.point, found.box)
+    ends = found.point.degrees(found.box)
     start = Candidate(found.box, ends, found.log_speed)
     best, _ = jax.lax.scan(passed, start, jnp.asarray([0.1, 0.02, 0.004, 1e-3, 2e-4]))
     kept = best.score == found.log_speed

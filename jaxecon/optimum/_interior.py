@@ -1,13 +1,15 @@
 r"""An interior-point Newton method for the relaxed problem in one box.
 
-The batch is eliminated: at given degrees the best one is the smallest that meets the budget and
+Unknowns are the fractions y of the box and the tokens of a microbatch, at which rooflines tie. The
+latter are eliminated: at given degrees the best batch is the smallest that meets the budget and
 fills the pipeline, the root of the increasing function h = softmin(price slack, fill slack).
 What remains is minimised over the fractions y of the box, for a falling sequence of weights mu,
 
 $\varphi_\mu(y) = \ln(\text{seconds per token})
    - \mu \sum_i \ln g_i(y) - \mu \sum_j (\ln y_j + \ln(1 - y_j)),$
 
-with the other slacks g_i > 0 and the smooth arithmetic at a temperature tied to mu. The multiplier
+with the other slacks g_i > 0 (ln continued by a parabola below a hundredth of mu, so that a start may
+break a constraint) and the smooth arithmetic at a temperature tied to mu. The multiplier
 of constraint i is mu/g_i (Boyd and Vandenberghe 2004, sections 11.2 and 11.3); those of price and
 fill follow from stationarity in the batch. As mu and the temperature fall together (from above, so
 that a feasible point stays feasible), tied terms of a max take weights that tend to their
@@ -24,17 +26,22 @@ from jaxtyping import Array, Float
 
 from .._numerics import Smooth
 from ..scenarios import Scenario
-from ._relaxation import CONSTRAINTS, Box, Limits, evaluate
+from ._relaxation import CONSTRAINTS, Box, Limits, degrees_of, evaluate, spread
 
 FINAL_BARRIER = 1e-7
 FINAL_TEMPERATURE = 1e-5
 _FIRST_BARRIER = 0.05
 _STAGES, _STEPS, _LAST_STEPS = 16, 8, 16
+_ASTRAY = 0.1
+"""Of the temperature: a batch farther from h = 0 than this is brought there first, since phi is
+known there to second order only."""
+_EDGE = 1e-2
+"""Of the barrier weight: slacks below have a parabola for a barrier."""
 _TERMS = 1 + len(CONSTRAINTS)
 
 
 class Jet(eqx.Module):
-    """Objective and slacks with first and second derivatives in w = (y, ln batch)."""
+    """Objective and slacks with first and second derivatives in w = (y, ln tokens)."""
 
     value: Array
     first: Float[Array, "terms 4"]
@@ -51,23 +58,29 @@ class Reduced(eqx.Module):
     gradient: Float[Array, "3"]
     hessian: Float[Array, "3 3"]
     shift: Array
-    """ln batch still to be added to reach h = 0."""
+    """ln tokens still to be added to reach h = 0."""
     slope: Float[Array, "3"]
-    """d ln batch / d y."""
+    """d ln tokens / d y."""
     bend: Float[Array, "3 3"]
     multipliers: Array
+    broken: Array
+    """By how much a slack is negative."""
 
 
 class Point(eqx.Module):
     """The end of the path."""
 
     y: Float[Array, "3"]
-    log_batch: Array
+    log_tokens: Array
     objective: Array
     """ln seconds per token by the smooth arithmetic."""
     multipliers: Array
     residual: Array
-    """Largest of the gradient, scaled by the distance to the bounds, and |h|."""
+    """Largest of the gradient, scaled by the distance to the bounds, |h| and what any slack lacks."""
+
+    def degrees(self, box: Box) -> Array:
+        """(ln free degree, ln stages, ln(1 + draft), ln batch)."""
+        return degrees_of(jnp.concatenate([self.y, self.log_tokens[..., None]], axis=-1), box)
 
 
 def temperature_of(weight: Array) -> Array:
@@ -76,10 +89,10 @@ def temperature_of(weight: Array) -> Array:
 
 
 def terms(scenario: Scenario, limits: Limits, box: Box, w: Array, temperature: Array) -> Array:
-    """(ln seconds per token, slacks...) at w by the smooth arithmetic."""
-    z = jnp.concatenate([box.z(w[:3]), w[3:]])
-    objective, slacks = evaluate(scenario, limits, z, box, Smooth(temperature, "above"))
-    return jnp.concatenate([objective[None], slacks])
+    """(ln seconds per token, slacks...) at w = (y, ln tokens) by the smooth arithmetic."""
+    smooth = Smooth(temperature, "above")
+    objective, slacks = evaluate(scenario, limits, degrees_of(w, box), box, smooth)
+    return jnp.concatenate([objective[..., None], slacks], axis=-1)
 
 
 def binding(jet: Jet, temperature: Array) -> tuple[Array, Array, Array, Array]:
@@ -92,14 +105,24 @@ def binding(jet: Jet, temperature: Array) -> tuple[Array, Array, Array, Array]:
     return weights, value, slope, jnp.einsum("i,ijk->jk", weights, second) - spread / temperature
 
 
+def extended_log(slack: Array, weight: Array) -> tuple[Array, Array, Array]:
+    """(barrier, minus its first derivative, its second): -weight ln(slack), and below a hundredth of the
+    weight its parabola, so that a point that breaks a constraint is pushed back and not refused."""
+    edge = _EDGE * weight
+    over = jnp.minimum(slack - edge, 0.0) / edge
+    held = jnp.maximum(slack, edge)
+    value = weight * (-jnp.log(held) - over + 0.5 * over**2)
+    return value, weight / held * (1.0 - over), weight / held**2
+
+
 def reduce(jet: Jet, y: Array, weight: Array) -> Reduced:
     """Eliminate the batch by the implicit function theorem, to second order."""
-    slacks, firsts = jet.value[3:], jet.first[3:]
-    pull = jnp.concatenate([jnp.ones(1), -weight / slacks])
+    value, push, bow = extended_log(jet.value[3:], weight)
+    firsts = jet.first[3:]
+    pull = jnp.concatenate([jnp.ones(1), -push])
     rows = jnp.asarray([0, *range(3, _TERMS)])
-    relative = firsts / slacks[:, None]
     gradient = pull @ jet.first[rows]
-    hessian = jnp.einsum("i,ijk->jk", pull, jet.second[rows]) + weight * relative.T @ relative
+    hessian = jnp.einsum("i,ijk->jk", pull, jet.second[rows]) + (bow * firsts.T) @ firsts
     sides = weight * (1.0 / y - 1.0 / (1.0 - y))
     gradient = gradient.at[:3].add(-sides)
     curve = weight * (1.0 / y**2 + 1.0 / (1.0 - y) ** 2)
@@ -108,12 +131,12 @@ def reduce(jet: Jet, y: Array, weight: Array) -> Reduced:
     shift, slope = -h / h1[3], -h1[:3] / h1[3]
     mixed = jnp.outer(h2[:3, 3], slope)
     bend = -(h2[:3, :3] + mixed + mixed.T + h2[3, 3] * jnp.outer(slope, slope)) / h1[3]
-    value = jet.value[0] - weight * (jnp.log(slacks).sum() + (jnp.log(y) + jnp.log1p(-y)).sum())
+    value = jet.value[0] + value.sum() - weight * (jnp.log(y) + jnp.log1p(-y)).sum()
     merit = value + gradient[3] * shift + 0.5 * hessian[3, 3] * shift**2
     moved = gradient + hessian[:, 3] * shift
     cross = jnp.outer(hessian[:3, 3], slope)
     total = hessian[:3, :3] + cross + cross.T + hessian[3, 3] * jnp.outer(slope, slope)
-    multipliers = jnp.concatenate([moved[3] / h1[3] * shares, weight / slacks])
+    multipliers = jnp.concatenate([moved[3] / h1[3] * shares, push])
     return Reduced(
         jet.value[0],
         merit,
@@ -123,6 +146,7 @@ def reduce(jet: Jet, y: Array, weight: Array) -> Reduced:
         slope,
         bend,
         multipliers,
+        jnp.max(jnp.maximum(-jet.value[3:], 0.0)),
     )
 
 
@@ -133,38 +157,55 @@ class _State(eqx.Module):
     damping: Array
 
 
-def minimise(scenario: Scenario, limits: Limits, box: Box, y: Array, log_batch: Array) -> Point:
-    """Follow the path from a strictly feasible start to the final barrier weight.
+def minimise(scenario: Scenario, limits: Limits, box: Box, w: Array, begin: Array) -> Point:
+    """Follow the paths from starts w = (y, ln tokens) on a leading axis to the final barrier weight.
 
-    Levenberg-Marquardt steps: a trial that lowers phi is taken and the damping relaxed, any other
-    is refused and the damping raised. A stage begins by evaluating the current point anew.
+    A path begins at the first stage whose weight is at most `begin`: a small one stays in the basin
+    of its start. Levenberg-Marquardt steps: a trial that lowers phi is taken and the damping relaxed,
+    any other is refused and the damping raised. A stage begins by evaluating the current point anew.
     """
     weights, anew = (jnp.asarray(x) for x in _schedule())
 
     def step(state: _State, now: tuple[Array, Array]) -> tuple[_State, None]:
         weight, fresh = now
-        w = jnp.where(fresh, state.w, state.trial)
-        temperature = temperature_of(weight)
-        jet = _jet(lambda x: terms(scenario, limits, box, x, temperature), w, temperature)
-        at = reduce(jet, w[:3], weight)
-        taken = fresh | (at.merit < state.at.merit)
-        w, at = jax.tree.map(lambda new, old: jnp.where(taken, new, old), (w, at), (state.w, state.at))
-        relaxed = jnp.where(fresh, jnp.minimum(state.damping, 1e-3), 0.1 * state.damping)
-        damping = jnp.clip(jnp.where(taken, relaxed, 8.0 * state.damping + 1e-3), 0.0, 1e6)
-        return _State(w, _trial(at, w, damping), at, damping), None
+        fresh = fresh | (weight > begin)
+        at = _reduced(scenario, limits, box, jnp.where(fresh[:, None], state.w, state.trial), weight)
+        return jax.vmap(_advanced, in_axes=(0, 0, 0, None))(state, at, fresh, weight), None
 
-    w = jnp.concatenate([y, log_batch[None]])
-    state, _ = jax.lax.scan(step, _State(w, w, _nowhere(), jnp.zeros(())), (weights, anew))
-    end, y = state.at, state.w[:3]
-    scaled = jnp.max(jnp.abs(end.gradient * y * (1.0 - y)))
-    residual = jnp.maximum(scaled, jnp.abs(end.shift))
-    return Point(y, state.w[3] + end.shift, end.objective, end.multipliers, residual)
+    state = _State(w, w, _reduced_shape(w), jnp.zeros(w.shape[:1]))
+    state, _ = jax.lax.scan(step, state, (weights, anew))
+    end, y = state.at, state.w[:, :3]
+    scaled = jnp.max(jnp.abs(end.gradient * y * (1.0 - y)), axis=-1)
+    residual = jnp.maximum(jnp.maximum(scaled, jnp.abs(end.shift)), end.broken)
+    return Point(y, state.w[:, 3] + end.shift, end.objective, end.multipliers, residual)
 
 
-def _nowhere() -> Reduced:
+def _advanced(state: _State, at: Reduced, fresh: Array, weight: Array) -> _State:
+    """One start's state after its query has been evaluated as `at`."""
+    astray = jnp.abs(state.at.shift) > _ASTRAY * temperature_of(weight)
+    nearer = jnp.abs(at.shift) < 0.5 * jnp.abs(state.at.shift)
+    better = jnp.where(astray, nearer, at.merit < state.at.merit)
+    taken = fresh | jnp.isfinite(at.merit) & better
+    w = jnp.where(taken & ~fresh, state.trial, state.w)
+    at = jax.tree.map(lambda new, old: jnp.where(taken, new, old), at, state.at)
+    relaxed = jnp.where(fresh, jnp.minimum(state.damping, 1e-3), 0.1 * state.damping)
+    damping = jnp.clip(jnp.where(taken, relaxed, 8.0 * state.damping + 1e-3), 0.0, 1e6)
+    return _State(w, _trial(at, w, damping), at, damping)
+
+
+def _reduced(scenario: Scenario, limits: Limits, box: Box, w: Array, weight: Array) -> Reduced:
+    """`reduce` of every start."""
+    temperature = temperature_of(weight)
+    wide = spread(box)
+    jets = _jets(lambda x: terms(scenario, limits, wide, x, temperature), w, temperature)
+    return jax.vmap(reduce, in_axes=(0, 0, None))(jets, w[:, :3], weight)
+
+
+def _reduced_shape(w: Array) -> Reduced:
     """A placeholder that the first evaluation replaces."""
-    zero, three, square = jnp.zeros(()), jnp.zeros(3), jnp.zeros((3, 3))
-    return Reduced(zero, zero, three, square, zero, three, square, jnp.zeros(len(CONSTRAINTS)))
+    zero, three, square = (jnp.zeros((*w.shape[:1], *x)) for x in ((), (3,), (3, 3)))
+    prices = jnp.zeros((*w.shape[:1], len(CONSTRAINTS)))
+    return Reduced(zero, zero, three, square, zero, three, square, prices, zero)
 
 
 def _schedule() -> tuple[np.ndarray, np.ndarray]:
@@ -186,24 +227,24 @@ def _trial(at: Reduced, w: Array, damping: Array) -> Array:
     return jnp.concatenate([y + move, batch[None]])
 
 
-def _jet(function: Callable[[Array], Array], w: Array, temperature: Array) -> Jet:
-    """Value and exact Jacobian by forward mode; Hessians by differences of Jacobians.
+def _jets(function: Callable[[Array], Array], w: Array, temperature: Array) -> Jet:
+    """Values and exact Jacobians at every w, shape (starts, 4), by forward mode; Hessians by
+    differences of Jacobians.
 
     The differences span a hundredth of the smoothing temperature, below which nothing bends. They
     only steer the steps: gradients, multipliers and the residual are exact. (A second forward mode
     would double the time to compile.)
     """
-    units = jnp.eye(w.shape[0])
+    units = jnp.eye(w.shape[-1])
     step = 1e-2 * temperature
+    points = w[:, None] + step * jnp.concatenate([jnp.zeros((1, w.shape[-1])), units])
 
-    def jacobian(x: Array) -> tuple[Array, Array]:
-        value, first = jax.vmap(lambda unit: jax.jvp(function, (x,), (unit,)))(units)
-        return value[0], first.T
+    def along(unit: Array) -> tuple[Array, Array]:
+        return jax.jvp(function, (points,), (jnp.broadcast_to(unit, points.shape),))
 
-    points = jnp.concatenate([w[None], w + step * units])
-    values, firsts = jax.vmap(jacobian)(points)
-    second = jnp.moveaxis(firsts[1:] - firsts[0], 0, -1) / step
-    return Jet(values[0], firsts[0], 0.5 * (second + jnp.swapaxes(second, 1, 2)))
+    values, firsts = jax.vmap(along, out_axes=(None, -1))(units)
+    second = jnp.moveaxis(firsts[:, 1:] - firsts[:, :1], 1, -1) / step
+    return Jet(values[:, 0], firsts[:, 0], 0.5 * (second + jnp.swapaxes(second, -1, -2)))
 
 
 def solve(matrix: Float[Array, "n n"], right: Float[Array, " n"]) -> Float[Array, " n"]:

@@ -1,7 +1,7 @@
 r"""The optimal speed as a differentiable function of every number in the question.
 
-At the optimum of the smoothed problem, with unknowns x = (y, ln batch, nu) and the Lagrangian
-L(x, theta) = phi(y, ln batch; theta) - nu h(y, ln batch; theta), stationarity dL/dx = 0 gives
+At the optimum of the smoothed problem, with unknowns x = (y, ln tokens, nu) and the Lagrangian
+L(x, theta) = phi(y, ln tokens; theta) - nu h(y, ln tokens; theta), stationarity dL/dx = 0 gives
 
 $d \ln s = -\partial_\theta L\, d\theta, \qquad
    dx = -(\partial_{xx} L)^{-1} \partial_{x\theta} L\, d\theta,$
@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..scenarios import Scenario
-from ._interior import FINAL_BARRIER, FINAL_TEMPERATURE, solve, terms
+from ._interior import FINAL_BARRIER, FINAL_TEMPERATURE, extended_log, solve, terms
 from ._relaxation import Box, Limits, rebuilt
 from ._relaxed import Solutions, solve_relaxed
 from ._relaxed_optimum import limits_of
@@ -29,21 +29,22 @@ from ._space import MAX_ACCELERATORS, MAX_BATCH
 
 
 def lagrangian(scenario: Scenario, limits: Limits, box: Box, x: Array) -> Array:
-    """L at x = (y, ln batch, nu), with the box's bounds following from the scenario."""
+    """L at x = (y, ln tokens, nu), with the box's bounds following from the scenario."""
     y, w, nu = x[:3], x[:4], x[4]
     values = terms(scenario, limits, rebuilt(box, scenario, limits), w, jnp.asarray(FINAL_TEMPERATURE))
-    slacks = jnp.where(values[3:] > 0.0, values[3:], 1.0)  # all positive at an optimum
-    sides = jnp.log(slacks).sum() + (jnp.log(y) + jnp.log1p(-y)).sum()
+    barrier, _, _ = extended_log(values[3:], jnp.asarray(FINAL_BARRIER))
+    sides = FINAL_BARRIER * (jnp.log(y) + jnp.log1p(-y)).sum()
     h = -FINAL_TEMPERATURE * jax.nn.logsumexp(-values[1:3] / FINAL_TEMPERATURE)
-    return values[0] - FINAL_BARRIER * sides - nu * h
+    return values[0] + barrier.sum() - sides - nu * h
 
 
 def _unknowns(solution: Solutions) -> Array:
     """x of one local optimum; nu is the sum of the price and fill multipliers."""
     point = solution.point
     nu = point.multipliers[..., 0] + point.multipliers[..., 1]
-    x = jnp.concatenate([point.y, point.log_batch[..., None], nu[..., None]], axis=-1)
-    return jnp.where(jnp.isfinite(solution.residual)[..., None], x, 0.5)
+    x = jnp.concatenate([point.y, point.log_tokens[..., None], nu[..., None]], axis=-1)
+    known = jnp.isfinite(solution.residual) & (solution.log_speed > UNFIT)
+    return jnp.where(known[..., None], x, 0.5)
 
 
 def log_max_speed(scenario: Scenario, limits: Limits) -> Array:

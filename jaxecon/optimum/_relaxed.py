@@ -13,17 +13,25 @@ from jaxtyping import Array
 from ..scenarios import Family, Scenario
 from ..specs import Layout
 from ._interior import Point, minimise
-from ._relaxation import Box, Limits, layout_at, least_batch
+from ._relaxation import Box, Limits, layout_at, log_tokens, spread
 from ._scan import Candidate, candidate, scan
 
-_STARTS = 6
-_POLISH_STEPS = 52
+# Starts by rank, and the barrier weight with which each path begins.
+_RANKS = (0, 1, 2, 3, 4, 0, 1)
+_BEGIN = (1.0, 1.0, 1.0, 1.0, 1.0, 1e-3, 1e-3)
+_POLISH_STEPS = 22
+# Tensor, stages and drafts at the low (-1) or high (1) end of the box.
+_CORNERS = [(t, p, d) for t in (0.0, 1.0) for p in (0.0, -1.0) for d in (0.0, -1.0)]
+_COMPASS = [(t, p, d) for t in (-1.0, 0.0, 1.0) for p in (-1.0, 0.0, 1.0) for d in (0.0,)]
+_COMPASS += [(t, 0.0, d) for t in (-1.0, 0.0, 1.0) for d in (-1.0, 1.0)] + [(0.1, 0.0, 0.0)]
+_SPARE = len(_COMPASS) - len(_CORNERS)
+_REACHES = (0.0, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5)
 # Smoothing and barrier move the speed by less than this.
 _EXPLAINED = 2e-4
 TOLERANCE = 1e-6
 """KKT residuals above this are not called a success."""
 _DOUBT = 1e-6
-_PULLS = (0.1, 0.02, 1e-3, 1e-5)
+_PULL = 0.02
 
 
 class Solutions(eqx.Module):
@@ -61,66 +69,55 @@ def solve_relaxed(scenario: Scenario, limits: Limits) -> tuple[Solutions, ...]:
 
 def _solve_partition(scenario: Scenario, limits: Limits, families: list[tuple[int, Family]]) -> Solutions:
     every = _scan_all(scenario, limits, families)
-    _, order = jax.lax.top_k(every.score, _STARTS)
-    starts = jax.tree.map(lambda x: x[order], every)
-
-    def refine(start: Candidate) -> tuple[Candidate, Point, Array]:
-        y0, log_batch, inside = _interior_start(scenario, limits, start)
-        point = minimise(scenario, limits, start.box, y0, log_batch)
-        inside = inside & jnp.isfinite(point.residual)
-        y = jnp.where(inside, point.y, start.box.y(start.z[:3]))
-        return _polish(scenario, limits, start, y), point, inside
-
-    chosen, point, interior = jax.vmap(refine)(starts)
-    layout = layout_at(chosen.z, chosen.box, stated_nodes=False)
+    _, order = jax.lax.top_k(every.score, len(_BEGIN))
+    starts = jax.tree.map(lambda x: x[order[jnp.asarray(_RANKS)]], every)
+    box = starts.box
+    y = jnp.clip(box.y(starts.z[:, :3]), _PULL, 1.0 - _PULL)
+    tokens = log_tokens(box.z(y), starts.z[:, 3], box)
+    begin = jnp.asarray(_BEGIN)
+    point = minimise(scenario, limits, box, jnp.concatenate([y, tokens[:, None]], axis=1), begin)
+    sound = jnp.isfinite(point.residual)
+    ends = box.z(jnp.where(sound[:, None], point.y, box.y(starts.z[:, :3])))
+    chosen = _polish(scenario, limits, starts, ends)
+    layout = layout_at(chosen.z, box, stated_nodes=False)
     left = jnp.abs(chosen.score + point.objective)
     left = jnp.where(left < _EXPLAINED, 0.0, left)
-    residual = jnp.where(interior, jnp.maximum(point.residual, left), jnp.inf)
+    residual = jnp.where(sound, jnp.maximum(point.residual, left), jnp.inf)
     cost = scenario.cost_at_speed(layout, jnp.exp(chosen.score))
-    return Solutions(layout, chosen.box, point, chosen.score, cost, residual)
+    return Solutions(layout, box, point, chosen.score, cost, residual)
 
 
 def _scan_all(scenario: Scenario, limits: Limits, families: list[tuple[int, Family]]) -> Candidate:
-    """Scans of all families; those of one structure in one graph."""
+    """Scans of all families, flat; those of one structure in one graph."""
     found = []
     for shape in sorted({(f.fixed_pipeline, f.drafted) for _, f in families}):
         alike = [(i, f) for i, f in families if (f.fixed_pipeline, f.drafted) == shape]
         stacked = jax.tree.map(lambda *x: jnp.stack(x), *[f for _, f in alike])
-        indices = jnp.asarray([i for i, _ in alike])
-        scans = jax.vmap(lambda f, i: scan(scenario, limits, f, i))(stacked, indices)
+        scans = scan(scenario, limits, stacked, jnp.asarray([i for i, _ in alike]))
         found.append(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), scans))
     return jax.tree.map(lambda *x: jnp.concatenate(x), *found)
 
 
-def _interior_start(scenario: Scenario, limits: Limits, start: Candidate) -> tuple[Array, Array, Array]:
-    """(y, ln batch, whether strictly inside): the start, pulled off its bounds as far as it
-    stays feasible."""
-    box, y = start.box, start.box.y(start.z[:3])
+def _polish(scenario: Scenario, limits: Limits, starts: Candidate, ends: Array) -> Candidate:
+    """The quickest by the exact arithmetic of the ends of the paths, their neighbours on the bounds, the
+    starts, and then of ever closer neighbours of the best."""
+    box, wide = starts.box, spread(starts.box)
+    low, high = box.low, box.high
+    corners = jnp.asarray(_CORNERS)
+    on = jnp.where(corners < 0.0, low[:, None], jnp.where(corners > 0.0, high[:, None], ends[:, None]))
+    first = jnp.concatenate([on, jnp.broadcast_to(starts.z[:, None, :3], (*on.shape[:1], _SPARE, 3))], axis=1)
 
-    def pulled(pull: Array) -> tuple[Array, Array, Array]:
-        inner = jnp.clip(y, pull, 1.0 - pull)
-        found = least_batch(scenario, limits, box.z(inner), box, 40)
-        return inner, found.z[3], found.fits & jnp.all(found.slacks[2:] > 0.0)
+    def look(best: Candidate, reach: Array) -> tuple[Candidate, None]:
+        near = best.z[:, None, :3] + reach * jnp.asarray(_COMPASS)
+        points = jnp.clip(jnp.where(reach > 0.0, near, first), low[:, None], high[:, None])
+        found = candidate(scenario, limits, points, wide, _POLISH_STEPS, stated_nodes=False)
+        at = jnp.argmax(found.score, axis=1)[:, None]
+        score = jnp.take_along_axis(found.score, at, axis=1)[:, 0]
+        z = jnp.take_along_axis(found.z, at[..., None], axis=1)[:, 0]
+        better = score > best.score
+        z = jnp.where(better[:, None], z, best.z)
+        return Candidate(box, z, jnp.where(better, score, best.score)), None
 
-    ys, batches, good = jax.vmap(pulled)(jnp.asarray(_PULLS))
-    first = jnp.argmax(good)
-    return ys[first], batches[first], good[first]
-
-
-def _polish(scenario: Scenario, limits: Limits, start: Candidate, y: Array) -> Candidate:
-    """The quickest of the Newton point, its neighbours on the bounds, and the start, exactly."""
-    box = start.box
-    nudges = jnp.asarray([0.0, 1e-6, 1e-5, 1e-4, 1e-3])
-    z = box.z(y)
-    top = z.at[0].set(box.high[0])
-    variants = [z, top, z.at[1].set(box.low[1]), top.at[1].set(box.low[1])]
-    variants += [v.at[2].set(box.low[2]) for v in variants]
-    variants += [z.at[0].add(n) for n in nudges[1:]] + [z.at[1].add(n) for n in nudges[1:]]
-    points = jnp.clip(jnp.stack([*variants, start.z[:3]]), box.low, box.high)
-
-    def exact(z: Array) -> Candidate:
-        return candidate(scenario, limits, z, box, _POLISH_STEPS, stated_nodes=False)
-
-    found = jax.vmap(exact)(points)
-    best = jnp.argmax(found.score)
-    return jax.tree.map(lambda x: x[best], found)
+    nothing = Candidate(box, starts.z, jnp.full(starts.score.shape, -jnp.inf))
+    best, _ = jax.lax.scan(look, nothing, jnp.asarray(_REACHES))
+    return best

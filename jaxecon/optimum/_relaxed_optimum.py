@@ -63,8 +63,7 @@ def _solve(scenario: Scenario, limits: Limits) -> tuple[tuple[Solutions, ...], t
 def _first(kind: Solutions) -> First:
     best = jnp.argmax(kind.rank)
     one = jax.tree.map(lambda x: x[best], kind)
-    z = jnp.append(one.box.z(one.point.y), one.point.log_batch)
-    return First(one.rank, one, layout_at(z, one.box))
+    return First(one.rank, one, layout_at(one.point.degrees(one.box), one.box))
 
 
 def best_of(firsts: tuple[First, ...]) -> First:

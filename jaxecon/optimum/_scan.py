@@ -11,14 +11,16 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..scenarios import Family, Scenario
-from ._relaxation import Box, Limits, box_of, domains_of, least_batch
+from ._relaxation import Box, Limits, box_of, domains_of, least_batch, spread
 
 UNFIT = -1e2
 """Scores below this are of points that break a constraint."""
-_EVEN, _DOMAINS = 20, (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
-_NEAR_BEST, _NEAR_EDGE = 16, 8
+_EVEN, _DOMAINS = 20, (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 48, 64)
+_NEAR_BEST, _NEAR_EDGE, _FULL = 13, 7, 8
 _STAGES, _DRAFTS = 6, 6
 _ROUNDS, _STEPS = 3, 14
+_APART = 0.02
+"""Candidates of one box closer in ln free degree than this are one."""
 
 
 class Candidate(eqx.Module):
@@ -31,7 +33,7 @@ class Candidate(eqx.Module):
 
 
 class _Grid(eqx.Module):
-    """Logarithms of the free degree, stages and 1 + drafted tokens."""
+    """Logarithms of the free degree, stages and 1 + drafted tokens; families on the first axis."""
 
     tensor: Array
     stages: Array
@@ -48,67 +50,77 @@ def candidate(
 
 
 def scan(scenario: Scenario, limits: Limits, family: Family, index: Array) -> Candidate:
-    """Candidates along the free degree; all but local maxima are scored as unfit."""
+    """Candidates along the free degree of families stacked on a first axis, best of their surroundings;
+    all others are scored as unfit."""
     grid = _first_grid(scenario, family)
 
     def look(grid: _Grid, _: None) -> tuple[_Grid, Candidate]:
         found = _evaluate(scenario, limits, family, index, grid)
-        return _zoomed(grid, found), found
+        return jax.vmap(_zoomed, in_axes=(0, 0, 0, None))(grid, found, family, scenario), found
 
     _, rounds = jax.lax.scan(look, grid, length=_ROUNDS)
-    every = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rounds)
-    order = jnp.argsort(every.z[:, 0])
-    every = jax.tree.map(lambda x: x[order], every)
+
+    def peaks(every: Candidate, family: Family) -> Candidate:
+        every = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), every)
+        order = jnp.argsort(every.z[:, 0])
+        every = jax.tree.map(lambda x: x[order], every)
+        exists = family.tensor_low <= family.tensor_high * (1.0 + 1e-12)
+        return eqx.tree_at(
+            lambda c: c.score, every, jnp.where(_peaks(every) & exists, every.score, 9.0 * UNFIT)
+        )
+
+    return jax.vmap(peaks, in_axes=(1, 0))(rounds, family)
+
+
+def _peaks(every: Candidate) -> Array:
+    """Local maxima along the free degree, and of those that lie close together in a box the best."""
     padded = jnp.pad(every.score, 1, constant_values=-jnp.inf)
     peak = (every.score >= padded[:-2]) & (every.score > padded[2:])
-    peak = peak & (family.tensor_low <= family.tensor_high * (1.0 + 1e-12))
-    return eqx.tree_at(lambda c: c.score, every, jnp.where(peak, every.score, 9.0 * UNFIT))
+    score = jnp.where(peak, every.score, -jnp.inf)
+    first = jnp.arange(len(score))
+    close = jnp.abs(every.z[:, :1] - every.z[:, 0]) < _APART
+    close &= every.box.nodes[:, None] == every.box.nodes
+    ahead = (score > score[:, None]) | ((score == score[:, None]) & (first < first[:, None]))
+    return peak & ~jnp.any(close & ahead, axis=1)
 
 
 def _first_grid(scenario: Scenario, family: Family) -> _Grid:
-    size = scenario.accelerator.network.domain_size / family.across.fixed
     least, largest = jnp.log(family.tensor_low), jnp.log(family.tensor_high)
-    full = jnp.clip(jnp.log(size * jnp.asarray(_DOMAINS, jnp.float64)), least, largest)
+    size = scenario.accelerator.network.domain_size / family.across.fixed
+    domains = jnp.log(size[:, None] * jnp.asarray(_DOMAINS, jnp.float64))
+    full = jnp.clip(domains, least[:, None], largest[:, None])
     even = _between(least, largest, _EVEN)
-    stages = _between(
-        jnp.log(family.pipeline_low),
-        jnp.log(family.pipeline_high),
-        1 if family.fixed_pipeline else _STAGES,
-    )
+    low, high = jnp.log(family.pipeline_low), jnp.log(family.pipeline_high)
+    stages = _between(low, high, 1 if family.fixed_pipeline else _STAGES)
     lowest, most = jnp.log1p(family.draft_low), jnp.log1p(family.draft_high)
     drafts = _between(lowest, most, _DRAFTS if family.drafted else 1)
-    return _Grid(jnp.sort(jnp.concatenate([even, full])), stages, drafts)
+    return _Grid(jnp.sort(jnp.concatenate([even, full], axis=-1)), stages, drafts)
 
 
 def _between(low: Array, high: Array, count: int) -> Array:
-    return low + jnp.linspace(0.0, 1.0, count) * (high - low) if count > 1 else low[None]
+    """`count` values from low to high on a further axis; the low one alone where that is 1."""
+    return low[..., None] + jnp.linspace(0.0, 1.0, count) * (high - low)[..., None]
 
 
 def _evaluate(scenario: Scenario, limits: Limits, family: Family, index: Array, grid: _Grid) -> Candidate:
-    """The best stages and draft at each free degree."""
+    """The best stages and draft at each free degree, shape (family, free degree)."""
+    wide = jax.tree.map(lambda x: x[:, None], family)
     tensor = jnp.exp(grid.tensor)
-    nodes = domains_of(tensor, family, scenario)
-
-    def box(nodes: Array, alone: Array) -> Box:
-        return box_of(family, index, scenario, limits, nodes, alone)
-
-    boxes = jax.vmap(box)(nodes, tensor <= 1.0)
-
-    def at(box: Box, log_tensor: Array, log_stages: Array, log_drafts: Array) -> Candidate:
-        z = jnp.stack([log_tensor, log_stages, log_drafts])
-        return candidate(scenario, limits, z, box, _STEPS)
-
-    over_drafts = jax.vmap(at, in_axes=(None, None, None, 0))
-    over_both = jax.vmap(over_drafts, in_axes=(None, None, 0, None))
-    points = jax.vmap(over_both, in_axes=(0, 0, None, None))(boxes, grid.tensor, grid.stages, grid.drafts)
-    count = len(tensor)
-    scores = points.score.reshape(count, -1)
-    rows, best = jnp.arange(count), jnp.argmax(scores, axis=1)
-    return Candidate(boxes, points.z.reshape(count, -1, 4)[rows, best], scores[rows, best])
+    nodes = domains_of(tensor, wide, scenario)
+    boxes = box_of(wide, index[:, None], scenario, limits, nodes, tensor <= 1.0)
+    grids = (grid.tensor[:, :, None, None], grid.stages[:, None, :, None], grid.drafts[:, None, None, :])
+    z = jnp.stack(jnp.broadcast_arrays(*grids), axis=-1)
+    points = candidate(scenario, limits, z, spread(boxes, 2), _STEPS)
+    scores = points.score.reshape(*tensor.shape, -1)
+    best = jnp.argmax(scores, axis=-1)[..., None]
+    z = points.z.reshape(*tensor.shape, -1, 4)
+    chosen = jnp.take_along_axis(z, best[..., None], axis=-2)[..., 0, :]
+    return Candidate(boxes, chosen, jnp.take_along_axis(scores, best, axis=-1)[..., 0])
 
 
-def _zoomed(grid: _Grid, found: Candidate) -> _Grid:
-    """A grid of the same shape between the neighbours of the best point and over the edges."""
+def _zoomed(grid: _Grid, found: Candidate, family: Family, scenario: Scenario) -> _Grid:
+    """A grid of the same shape between the neighbours of the best point, with the full domains there,
+    and over the edges of what is feasible."""
     last = len(grid.tensor) - 1
     best = jnp.argmax(found.score)
     fit = found.score > UNFIT
@@ -116,22 +128,18 @@ def _zoomed(grid: _Grid, found: Candidate) -> _Grid:
     first = jnp.where(jnp.any(fit), first, best)
     final = jnp.where(jnp.any(fit), final, best)
 
-    def span(low: Array, high: Array, count: int) -> Array:
+    def between(low: Array, high: Array, count: int) -> Array:
         a, b = grid.tensor[jnp.maximum(low, 0)], grid.tensor[jnp.minimum(high, last)]
         return a + jnp.linspace(0.0, 1.0, count) * (b - a)
 
-    tensor = jnp.concatenate(
-        [
-            span(best - 1, best + 1, _NEAR_BEST),
-            span(first - 1, first, _NEAR_EDGE),
-            span(final, final + 1, _NEAR_EDGE),
-        ]
-    )
-    return _Grid(
-        jnp.sort(tensor),
-        _closer(grid.stages, found.z[best, 1]),
-        _closer(grid.drafts, found.z[best, 2]),
-    )
+    size = scenario.accelerator.network.domain_size / family.across.fixed
+    full = size * jnp.maximum(jnp.round(jnp.exp(between(best - 1, best + 1, _FULL)) / size), 1.0)
+    full = jnp.clip(jnp.log(full), jnp.log(family.tensor_low), jnp.log(family.tensor_high))
+    near = between(best - 1, best + 1, _NEAR_BEST)
+    edges = [between(first - 1, first, _NEAR_EDGE), between(final, final + 1, _NEAR_EDGE)]
+    tensor = jnp.sort(jnp.concatenate([near, full, *edges]))
+    stages, drafts = _closer(grid.stages, found.z[best, 1]), _closer(grid.drafts, found.z[best, 2])
+    return _Grid(tensor, stages, drafts)
 
 
 def _closer(values: Array, at: Array) -> Array:

@@ -1,6 +1,6 @@
 r"""How the optimal layout itself moves with the numbers of the question.
 
-At a stationary point of the Lagrangian L(x, theta) with unknowns x = (fractions of the box, ln batch,
+At a stationary point of the Lagrangian L(x, theta) with unknowns x = (fractions of the box, ln tokens,
 multiplier), the implicit function theorem (Fiacco 1983, chapter 3) gives
 
 $\frac{dx}{d\theta} = -(\partial_{xx} L)^{-1} \partial_{x\theta} L ,$
@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array
 
 from .._errors import InputError
-from ..optimum._relaxation import Limits, rebuilt
+from ..optimum._relaxation import Limits, degrees_of, rebuilt
 from ..optimum._relaxed import Solutions
 from ..optimum._space import MAX_ACCELERATORS, MAX_BATCH
 from ..scenarios import Scenario
@@ -47,7 +47,7 @@ def _responses(scenario: Scenario, limits: Limits, solution: Solutions, x: Array
         return stationary(*numbers, solution, x)
 
     def layout(numbers: tuple[Scenario, Limits], x: Array) -> Array:
-        return jnp.append(rebuilt(box, *numbers).z(x[:3]), x[3])
+        return degrees_of(x[:4], rebuilt(box, *numbers))
 
     numbers = (scenario, limits)
     by_unknown = jax.jacobian(layout, argnums=1)(numbers, x)

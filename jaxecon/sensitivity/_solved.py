@@ -79,7 +79,7 @@ def limits(budget: float | None, max_accelerators: float, max_batch: float) -> L
 
 
 def unknowns(solution: Solutions) -> Array:
-    """(fractions of the box, ln batch, multiplier) of a local optimum."""
+    """(fractions of the box, ln tokens, multiplier) of a local optimum."""
     return _unknowns(solution)
 
 

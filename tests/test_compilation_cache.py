@@ -37,7 +37,7 @@ def filled(tmp_path_factory):
 
 
 def entries(cache):
-    return sorted((cache / "jaxecon").rglob("*-cache"))
+    return sorted((cache / "jaxecon").rglob("*.program"))
 
 
 def test_used_by_default(filled):

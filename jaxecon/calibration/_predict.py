@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array
 
 from .._errors import InputError, nearest
+from .._programs import program
 from ..scenarios import Serving
 from ..specs import Accelerator, Layout
 from ..specs import load_accelerator as load_plain
@@ -118,7 +119,7 @@ def predict_interval(
     return Interval(seconds, seconds * float(np.exp(-half)), seconds * float(np.exp(half)), new)
 
 
-@eqx.filter_jit
+@program
 def _log_time(
     vector: Array, scenario: Serving, layout: Layout, where: Places, engine: str
 ) -> tuple[Array, Array]:

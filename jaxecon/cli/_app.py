@@ -1,11 +1,6 @@
 """Commands of `jaxecon`. Each turns bad input into one sentence and exit code 2."""
 
 import json
-import os
-import platform
-import sys
-import warnings
-import zlib
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +8,7 @@ import typer
 
 from .._errors import InputError
 from . import _options as o
+from ._cache import cache_compilations
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -340,48 +336,12 @@ def _deliver(
         show(result, model, accelerator)
 
 
-def _cache_compilations() -> None:
-    """Keep compiled programs in the user's cache folder, unless JAX is told otherwise.
-
-    JAXECON_COMPILATION_CACHE=0 turns this off; JAX_COMPILATION_CACHE_DIR chooses the folder. Must
-    run before JAX is imported. Where the folder cannot be written there is no cache. An entry that
-    another process is writing, or was killed while writing, fails JAX's checks and is compiled anew.
-    """
-    if os.environ.get("JAXECON_COMPILATION_CACHE") == "0":
-        return
-    try:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        folder = base / "jaxecon" / _processor()
-        folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, RuntimeError):
-        return
-    warnings.filterwarnings("ignore", message="Error (reading|writing) persistent compilation cache")
-    if os.access(folder, os.W_OK):
-        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder))
-        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-        # Reading the cache logs a harmless note on target features of some processors.
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
-
-
-def _processor() -> str:
-    """What compiled programs depend on: hosts with one home folder may differ in it."""
-    kind = platform.machine() or "unknown"
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return f"{kind}-{zlib.crc32(platform.processor().encode()):08x}"
-    flags = next((line for line in lines if line.startswith(("flags", "Features"))), "")
-    return f"{kind}-{zlib.crc32(flags.encode()):08x}"
-
-
 from . import _research as _research  # noqa: E402  # adds its commands to `app`
 
 
 def main() -> Any:
     """Entry point of the console script."""
-    if "jax" not in sys.modules:
-        _cache_compilations()
+    cache_compilations()
     try:
         return app()
     except (InputError, RuntimeError) as error:

@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import jax
+import numpy as np
+
 from .._errors import InfeasibleError, InputError, nearest
 from ..report._launch import launch_commands
 from ..scenarios import Serving, account, inspect_layouts, why_illegal
@@ -63,14 +66,15 @@ def explain(scenario: Serving, layout: Layout, name: str, site: Site | None = No
 def described(scenario: Serving, layout: Layout, name: str, site: Site | None = None) -> dict[str, Any]:
     """The figures of a layout that is known to be legal and to fit."""
     seen = inspect_layouts(scenario, layout)
-    time, ledger = seen.time, seen.ledger
+    # On NumPy leaves, so that reading figures compiles nothing.
+    time, ledger, plain = seen.time, seen.ledger, jax.tree.map(np.asarray, layout)
     degrees = ("accelerators", "tensor", "pipeline", "expert", "data", "batch", "draft_tokens")
     parts = ("arithmetic", "memory", "network_bandwidth", "network_latency", "launch", "prompts", "total")
     uses = ("weights", "kv_cache", "draft", "activations", "buffers", "reserve", "capacity")
     return {
         "speed_tokens_per_s": float(seen.speed),
         "cost_usd_per_million_tokens": float(seen.cost),
-        "layout": {k: int(getattr(layout, k)) for k in degrees},
+        "layout": {k: int(getattr(plain, k)) for k in degrees},
         "step_time_s": {k: float(getattr(time, k)) for k in parts},
         "memory_bytes": {k: float(getattr(ledger, k)) for k in uses},
         **account(scenario, layout, site),

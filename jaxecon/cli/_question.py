@@ -23,6 +23,7 @@ from ..specs import (
     load_model,
     load_speculation,
 )
+from ._cache import one_question
 
 
 def question(
@@ -59,6 +60,7 @@ def question(
     Raises:
         InputError: where a name, number or file cannot be used.
     """
+    one_question()
     bits = {"weight_bits": weight_bits, "kv_bits": kv_bits}
     target = load_model(model, **bits, dispatch_bits=dispatch_bits)
     workload = Workload(context, output, demand, prompt, hit_rate)

@@ -1,5 +1,6 @@
 """Checks of an answer from first principles, sharing no formula with the search."""
 
+import jax
 import numpy as np
 
 from ..scenarios import Inspection, Scenario, inspect_layouts
@@ -17,11 +18,12 @@ def audit(scenario: Scenario, found: Certified | Frontier) -> None:
         RuntimeError: if memory does not fit, the accelerator count is not the product of the
             degrees, the time is below the roofline, or cost and speed do not belong together.
     """
-    layout, accelerator = found.layout, scenario.accelerator
-    seen = inspect_layouts(scenario, layout)
+    accelerator = scenario.accelerator
+    seen = inspect_layouts(scenario, found.layout)
+    layout = jax.tree.map(np.asarray, found.layout)
     speed, reported = np.asarray(found.speed), np.asarray(found.cost)
-    n = np.asarray(layout.tensor) * np.asarray(layout.data) * np.asarray(layout.pipeline)
-    batch, size = np.asarray(layout.batch), float(accelerator.hbm_size)
+    n = layout.tensor * layout.data * layout.pipeline
+    batch, size = layout.batch, float(accelerator.hbm_size)
     seconds = np.asarray(seen.tokens_per_step) / speed
     cost = 1e6 * n * float(accelerator.price) / (batch * speed)
     need = (_weights(scenario, seen) + float(seen.cache_bytes) * batch) / n
@@ -35,7 +37,7 @@ def audit(scenario: Scenario, found: Certified | Frontier) -> None:
     checks = {
         "the layout does not fit in memory": need <= size,
         "the memory ledger does not add up": margin <= size - need + 1.0,
-        "the accelerators are not the product of the degrees": n == np.asarray(layout.accelerators),
+        "the accelerators are not the product of the degrees": n == layout.accelerators,
         "the time is below the roofline": seconds >= least * (1 - 1e-12),
         "speed is not that of the layout": np.isclose(speed, np.asarray(seen.speed), rtol=1e-9),
         "cost and speed disagree": np.isclose(cost, reported, rtol=1e-9),

@@ -1,26 +1,44 @@
 """What limits the relaxed optimum: elasticities of its speed by cause."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
 from .._numerics import Smooth
+from .._programs import program
 from ..scenarios import Scenario
 from ..specs import Accelerator, Layout
 from ._interior import FINAL_TEMPERATURE
 from ._relaxed_optimum import RelaxedOptimum
 
 
-@eqx.filter_jit
-def _time_slopes(scenario: Scenario, layout: Layout) -> tuple[Accelerator, Array]:
-    """d ln(step time)/d(every number of the accelerator), by the smooth arithmetic, in which tied
-    terms share the gradient."""
+def _rates(a: Accelerator) -> tuple[list[Array], ...]:
+    """Rates of arithmetic, memory and network that the accelerator states."""
+    groups = (
+        [a.peak.bits16, a.peak.bits8, a.peak.bits4],
+        [a.hbm_bandwidth],
+        [a.network.scale_up_bandwidth, a.network.scale_out_bandwidth],
+    )
+    return tuple([x for x in group if x is not None] for group in groups)
 
-    def log_time(accelerator: Accelerator) -> Array:
-        moved = eqx.tree_at(lambda s: s.accelerator, scenario, accelerator)
+
+@program
+def _time_shares(scenario: Scenario, layout: Layout) -> tuple[Array, ...]:
+    """-d ln(step time)/d ln(all rates of one kind), by the smooth arithmetic, in which tied terms share
+    the gradient."""
+
+    def log_time(rates: tuple[list[Array], ...]) -> Array:
+        moved = eqx.tree_at(
+            lambda s: jax.tree.leaves(_rates(s.accelerator)), scenario, jax.tree.leaves(rates)
+        )
         return jnp.log(moved.step_time(layout, Smooth(FINAL_TEMPERATURE, "above")).total)
 
-    return eqx.filter_grad(log_time)(scenario.accelerator), log_time(scenario.accelerator)
+    rates = _rates(scenario.accelerator)
+    slopes = jax.grad(log_time)(rates)
+    return tuple(
+        -sum(s * x for s, x in zip(*pair, strict=True)) for pair in zip(slopes, rates, strict=True)
+    )
 
 
 def binding_shares(scenario: Scenario, best: RelaxedOptimum) -> dict[str, float]:
@@ -31,19 +49,9 @@ def binding_shares(scenario: Scenario, best: RelaxedOptimum) -> dict[str, float]
     latencies, times 1 + (multiplier of the price) - (multiplier of the demand): a quicker step is a
     cheaper one too, and outruns a demand. By the envelope theorem the layout may be held.
     """
-    slopes, _ = _time_slopes(scenario, best.interior)
-    a = scenario.accelerator
-
-    def share(pairs: list[tuple[Array | None, Array | None]]) -> float:
-        return -sum(float(s * x) for s, x in pairs if s is not None and x is not None)
-
-    peaks = [(getattr(slopes.peak, k), getattr(a.peak, k)) for k in ("bits16", "bits8", "bits4")]
-    links = ("scale_up_bandwidth", "scale_out_bandwidth")
-    shares = {
-        "arithmetic": share(peaks),
-        "memory traffic": share([(slopes.hbm_bandwidth, a.hbm_bandwidth)]),
-        "network": share([(getattr(slopes.network, k), getattr(a.network, k)) for k in links]),
-    }
+    kinds = ("arithmetic", "memory traffic", "network")
+    found = _time_shares(scenario, best.interior)
+    shares = {k: float(share) for k, share in zip(kinds, found, strict=True)}
     shares["latency"] = 1.0 - sum(shares.values())
     bounds = dict(best.multipliers)
     gain = 1.0 + bounds["price"] - bounds["demand"]

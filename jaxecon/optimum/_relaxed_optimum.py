@@ -7,6 +7,8 @@ import numpy as np
 from jaxtyping import Array
 
 from .._errors import InfeasibleError, InputError
+from .._numerics import scalar
+from .._programs import program
 from ..scenarios import Scenario
 from ..specs import Layout
 from ._relaxation import CONSTRAINTS, Limits, layout_at
@@ -41,20 +43,37 @@ class RelaxedOptimum(eqx.Module):
     """"success" only where the residual is at most 1e-6; else why not."""
 
 
-@eqx.filter_jit
-def _solve(scenario: Scenario, limits: Limits) -> tuple[Solutions, ...]:
-    return solve_relaxed(scenario, limits)
+class First(eqx.Module):
+    """The best local optimum of one partition."""
+
+    rank: Array
+    solution: Solutions
+    """Without a leading axis."""
+    interior: Layout
+    """Where its path ends."""
 
 
-def best_of(solutions: tuple[Solutions, ...]) -> Solutions:
-    """The fastest of all local optima, without a leading axis."""
-    kind = max(solutions, key=lambda s: float(jnp.max(s.rank)))
-    return jax.tree.map(lambda x: x[int(jnp.argmax(kind.rank))], kind)
+@program
+def _solve(scenario: Scenario, limits: Limits) -> tuple[tuple[Solutions, ...], tuple[First, ...]]:
+    """Local optima of each partition, and the best of each."""
+    kinds = solve_relaxed(scenario, limits)
+    return kinds, tuple(_first(kind) for kind in kinds)
+
+
+def _first(kind: Solutions) -> First:
+    best = jnp.argmax(kind.rank)
+    one = jax.tree.map(lambda x: x[best], kind)
+    return First(one.rank, one, layout_at(one.point.degrees(one.box), one.box))
+
+
+def best_of(firsts: tuple[First, ...]) -> First:
+    """The fastest of all partitions."""
+    return max(firsts, key=lambda x: float(x.rank))
 
 
 def limits_of(budget: float | Array, max_accelerators: float, max_batch: float) -> Limits:
     """Limits as arrays."""
-    return Limits(*(jnp.asarray(x, jnp.float64) for x in (budget, max_accelerators, max_batch)))
+    return Limits(*(scalar(x) for x in (budget, max_accelerators, max_batch)))
 
 
 def relaxed_optimum(
@@ -77,14 +96,16 @@ def relaxed_optimum(
     """
     if not np.isfinite(budget) or budget <= 0:
         raise InputError(f"the budget must be a positive number of US dollars, got {budget}")
-    best = best_of(_solve(scenario, limits_of(budget, max_accelerators, max_batch)))
+    _, firsts = _solve(scenario, limits_of(budget, max_accelerators, max_batch))
+    first = best_of(firsts)
+    best = first.solution
     if float(best.log_speed) <= UNFIT:
         raise InfeasibleError(
             f"a budget of ${budget:g} per million tokens is unreachable by any real degrees up to "
             f"{max_accelerators} accelerators"
         )
     residual = float(best.residual)
-    multipliers = [float(x) for x in best.point.multipliers]
+    multipliers = np.asarray(best.point.multipliers).tolist()
     status = "success"
     if not residual <= TOLERANCE:
         status = "no interior" if np.isinf(residual) else "residual above tolerance"
@@ -97,7 +118,7 @@ def relaxed_optimum(
         bound=np.nan,
         shadow_price=multipliers[0],
         multipliers=dict(zip(CONSTRAINTS, multipliers, strict=True)),
-        interior=layout_at(best.point.degrees(best.box), best.box),
+        interior=first.interior,
         residual=residual,
         status=status,
     )

@@ -4,10 +4,11 @@ from collections.abc import Callable
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from .._numerics import scalar
+from .._programs import program
 from ..scenarios import Scenario
 from ..specs import Layout
 
@@ -16,13 +17,14 @@ MAX_BATCH = 65536
 _LEAST_WIDTH = 128
 
 
-@eqx.filter_jit
-def _evaluate(scenario: Scenario, layouts: Layout, batch: Array) -> tuple[Array, Array, Array]:
-    """(speed, cost, admissible) of each layout at each batch."""
+@program
+def _evaluate(scenario: Scenario, layouts: Layout, batch: Array) -> tuple[Array, Array, Array, Array]:
+    """(speed, cost, admissible, least batch) of each layout at each batch."""
     at = eqx.tree_at(lambda x: x.batch, layouts, batch)
     speed = scenario.speed(at)
     fits = (scenario.memory_margin(at) >= 0.0) & (scenario.demand_margin(at, speed) >= 0.0)
-    return speed, scenario.cost_at_speed(at, speed), fits & (batch >= scenario.least_batch(at))
+    least = scenario.least_batch(at)
+    return speed, scenario.cost_at_speed(at, speed), fits & (batch >= least), least
 
 
 class Block:
@@ -46,8 +48,8 @@ class Block:
 
     def at(self, index: int, batch: float) -> Layout:
         """One layout."""
-        one = jax.tree.map(lambda x: jnp.asarray(x[index], jnp.float64), self.layouts)
-        return eqx.tree_at(lambda x: x.batch, one, jnp.asarray(np.float64(batch), jnp.float64))
+        one = jax.tree.map(lambda x: scalar(x[index]), self.layouts)
+        return eqx.tree_at(lambda x: x.batch, one, scalar(batch))
 
 
 class Space:
@@ -67,11 +69,12 @@ class Space:
         self.blocks: list[Block] = []
         self._seen: list[np.ndarray] = []
         for number, layouts in enumerate(scenario.degrees(max_accelerators)):
-            low = np.asarray(scenario.least_batch(layouts))
-            if low.size == 0:
+            ones = np.ones(np.size(layouts.tensor))
+            if ones.size == 0:
                 continue
+            everything = np.arange(ones.size)
+            low = self._run(Block(layouts, ones, ones, number), everything, ones)[3]
             block = Block(layouts, low, np.full_like(low, float(max_batch)), number)
-            everything = np.arange(len(block))
             high = self.last(block, everything, lambda s, c, fits: fits)
             keep = high >= low
             self.blocks.append(Block(block.take(keep), low[keep], high[keep], number))
@@ -87,16 +90,20 @@ class Space:
     def evaluate(
         self, block: Block, index: np.ndarray, batch: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(speed, cost, admissible); widths are powers of two, so few shapes are compiled."""
+        """(speed, cost, admissible) of the degrees at `index`, each at its batch."""
+        keys = (block.number * 2**24 + index.astype(np.int64)) * 2**24 + batch.astype(np.int64)
+        self._seen.append(keys)
+        speed, cost, fits, _ = self._run(block, index, batch)
+        return speed, cost, fits
+
+    def _run(self, block: Block, index: np.ndarray, batch: np.ndarray) -> tuple[np.ndarray, ...]:
+        """`_evaluate` at widths that are powers of two, so few shapes are compiled."""
         count = len(index)
         width = max(_LEAST_WIDTH, 1 << (count - 1).bit_length())
         wide = np.minimum(np.arange(width), count - 1)
         # NumPy arrays go in as they are: moving them by jnp.asarray compiles a program per shape.
         found = _evaluate(self.scenario, block.take(index[wide]), batch[wide])
-        keys = (block.number * 2**24 + index.astype(np.int64)) * 2**24 + batch.astype(np.int64)
-        self._seen.append(keys)
-        speed, cost, fits = (np.asarray(x)[:count] for x in found)
-        return speed, cost, fits
+        return tuple(np.asarray(x)[:count] for x in found)
 
     def last(
         self,

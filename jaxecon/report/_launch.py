@@ -4,6 +4,9 @@ import json
 import math
 import shlex
 
+import jax
+import numpy as np
+
 from ..scenarios import Serving
 from ..specs import Layout, Model
 
@@ -22,7 +25,7 @@ def launch_commands(scenario: Serving, layout: Layout, name: str) -> dict[str, s
     tensor, data, expert, stages = (int(x) for x in degrees)
     stage, batch = tensor * data, int(layout.batch)
     each = math.ceil(batch / data)
-    longest = math.ceil(float(scenario.workload.full_context))
+    longest = math.ceil(float(jax.tree.map(np.asarray, scenario.workload).full_context))
     share = f"{1.0 - float(scenario.reserve):g}"
     model = shlex.quote(repository(scenario.model, name))
     vllm = [

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-import equinox as eqx
-
+from .._programs import program
 from ..specs import Layout, Site
 
 from ._energy import energy
@@ -11,7 +10,7 @@ from ._prompts import prices, request_time
 from ._serving import Serving
 
 
-@eqx.filter_jit
+@program
 def _figures(scenario: Serving, layout: Layout, site: Site, powered: bool) -> tuple[Any, ...]:
     first = scenario.time_to_first_token(layout)
     whole = request_time(scenario.workload, first, scenario.speed(layout))

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from .._numerics import EXACT, Arithmetic
+from .._programs import program
 from ..cost._step import StepTime
 from ..specs import Accelerator, Layout, Workload
 
@@ -100,7 +101,11 @@ class Scenario(eqx.Module):
 
     def speed(self, layout: Layout, arithmetic: Arithmetic = EXACT) -> Array:
         """Tokens/s of one request: tokens per step / T."""
-        return self.tokens_per_step(layout) / self.step_time(layout, arithmetic).total
+        return self.speed_at_time(layout, self.step_time(layout, arithmetic))
+
+    def speed_at_time(self, layout: Layout, time: StepTime) -> Array:
+        """Tokens/s of one request at a known step time."""
+        return self.tokens_per_step(layout) / time.total
 
     def cost(self, layout: Layout, arithmetic: Arithmetic = EXACT) -> Array:
         """US dollars per million output tokens: 1e6 N price T / (b tokens per step)."""
@@ -137,17 +142,19 @@ class Inspection(eqx.Module):
     """Bytes that one sequence keeps at the workload's context."""
 
 
-@eqx.filter_jit
+@program
 def inspect_layouts(scenario: Scenario, layouts: Layout) -> Inspection:
     """Everything about layouts in one compiled program; operation by operation there would be dozens."""
-    speed, model = scenario.speed(layouts), scenario.model
-    ledger = getattr(scenario, "ledger", None)
+    # Each part is traced once, which a cold start waits for.
+    time, model = scenario.step_time(layouts), scenario.model
+    speed = scenario.speed_at_time(layouts, time)
+    ledger = scenario.ledger(layouts) if hasattr(scenario, "ledger") else None
     return Inspection(
-        time=scenario.step_time(layouts),
+        time=time,
         speed=speed,
         cost=scenario.cost_at_speed(layouts, speed),
-        margin=scenario.memory_margin(layouts),
-        ledger=None if ledger is None else ledger(layouts),
+        margin=scenario.memory_margin(layouts) if ledger is None else ledger.margin,
+        ledger=ledger,
         tokens_per_step=scenario.tokens_per_step(layouts),
         parameters=model.total_parameters,
         active_parameters=model.active_parameters,
@@ -156,9 +163,9 @@ def inspect_layouts(scenario: Scenario, layouts: Layout) -> Inspection:
     )
 
 
-@eqx.filter_jit
+@program
 def evaluate_layouts(scenario: Scenario, layouts: Layout) -> tuple[Array, Array, Array, Array]:
     """(speed, cost, step time, free bytes per accelerator) of layouts with array fields."""
-    speed = scenario.speed(layouts)
-    total = scenario.step_time(layouts).total
-    return speed, scenario.cost_at_speed(layouts, speed), total, scenario.memory_margin(layouts)
+    time = scenario.step_time(layouts)
+    speed = scenario.speed_at_time(layouts, time)
+    return speed, scenario.cost_at_speed(layouts, speed), time.total, scenario.memory_margin(layouts)

@@ -245,7 +245,7 @@ class Serving(Scenario):
                 tables.append(np.concatenate([rows, rest], axis=1))
         table = np.concatenate(tables)
         table = table[np.lexsort(table[:, (4, 2, 1, 3, 0)].T)]
-        tensor, data, expert, stages_, gamma_ = (jnp.asarray(c) for c in table.T)
+        tensor, data, expert, stages_, gamma_ = np.ascontiguousarray(table.T)
         return (Layout(tensor, stages_, expert, data, stages_ * data, gamma_),)
 
     def families(self, max_accelerators: Array) -> tuple[Family, ...]:

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array
 
 from .._errors import InfeasibleError, InputError, nearest
+from .._programs import program
 from ..optimum import certified_optimum
 from ..optimum._space import MAX_ACCELERATORS, MAX_BATCH
 from ..scenarios import Scenario
@@ -95,7 +96,7 @@ def _regime_distances(scenario: Scenario, layout: Layout) -> np.ndarray:
     return np.asarray(_regime_search(scenario, layout, grid))
 
 
-@eqx.filter_jit
+@program
 def _regime_search(scenario: Scenario, layout: Layout, grid: Array) -> Array:
     count = len(parameter_names(scenario))
     here = regime(scenario, layout)

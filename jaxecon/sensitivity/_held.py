@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from .._programs import program
 from ..optimum import Certified, certified_optimum
 from ..scenarios import Scenario
 from ..specs import Layout
@@ -48,7 +49,7 @@ class HeldElasticities(eqx.Module):
     """d ln speed of the fastest legal layout without a budget, whose batch is the least."""
 
 
-@eqx.filter_jit
+@program
 def _sides(scenario: Scenario, layout: Layout) -> tuple[Array, Array, Array]:
     """(values, values beside, derivatives) of (ln speed, ln cost) in ln of every parameter and of
     the batch: shapes (2,), (2 sides, parameters + 1, 2) twice."""

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from .._errors import InputError, nearest
@@ -27,7 +28,7 @@ def parameters(scenario: eqx.Module) -> dict[str, float]:
     Raises:
         InputError: for a scenario whose leaves are not single numbers.
     """
-    return dict(zip(parameter_names(scenario), (float(x) for x in vector(scenario)), strict=True))
+    return dict(zip(parameter_names(scenario), np.asarray(vector(scenario)).tolist(), strict=True))
 
 
 def with_parameters(scenario: S, values: Mapping[str, Any]) -> S:

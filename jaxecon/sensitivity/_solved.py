@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Array
 
 from .._errors import InfeasibleError
+from .._programs import program
 from ..optimum._interior import FINAL_BARRIER, FINAL_TEMPERATURE, terms
 from ..optimum._max_speed import _unknowns, lagrangian
 from ..optimum._relaxation import Limits, rebuilt
@@ -53,8 +54,8 @@ def solve(scenario: Scenario, limits: Limits) -> Solved:
     Raises:
         InfeasibleError: if no relaxed layout meets the budget.
     """
-    kinds = _solve(scenario, limits)
-    best = best_of(kinds)
+    kinds, firsts = _solve(scenario, limits)
+    best = best_of(firsts).solution
     if float(best.log_speed) <= UNFIT:
         raise InfeasibleError(
             f"a budget of ${float(limits.budget):g} per million tokens is unreachable by any real "
@@ -131,7 +132,7 @@ def refined(scenario: Scenario, limits: Limits, solution: Solutions) -> tuple[Ar
     return x, 0.5 * (hessian + hessian.T)
 
 
-@eqx.filter_jit
+@program
 def slopes(
     scenario: Scenario, limits: Limits, solution: Solutions, x: Array | None = None
 ) -> tuple[Array, Array]:
@@ -152,13 +153,13 @@ def slopes(
     return vector(by_scenario) * vector(scenario), jnp.stack(bounds) * jnp.stack(values)
 
 
-@eqx.filter_jit
+@program
 def value(scenario: Scenario, limits: Limits, solution: Solutions) -> Array:
     """The Lagrangian at the solution: what one evaluation without derivatives costs."""
     return lagrangian(scenario, limits, solution.box, unknowns(solution))
 
 
-@eqx.filter_jit
+@program
 def frozen_differences(
     scenario: Scenario, limits: Limits, solution: Solutions, step: Array
 ) -> tuple[Array, Array]:

@@ -72,6 +72,7 @@ def save_rows(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     if not rows:
         raise InputError(f"there are no rows for '{path}'")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
             writer.writeheader()

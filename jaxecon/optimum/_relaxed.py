@@ -30,7 +30,7 @@ _REACHES = (0.0, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5)
 _EXPLAINED = 2e-4
 TOLERANCE = 1e-6
 """KKT residuals above this are not called a success."""
-_DOUBT = 1e-6
+_DOUBT = 1e-5
 _PULL = 0.02
 
 

@@ -126,7 +126,7 @@ def _zoomed(grid: _Grid, found: Candidate, family: Family, scenario: Scenario) -
     last = len(grid.tensor) - 1
     fit = found.score > UNFIT
     score = jnp.where(_peaks(found), found.score, -jnp.inf)
-    _, peaks = jax.lax.top_k(score, _PEAKS)
+    peaks = jax.lax.top_k(score, _PEAKS)[1].astype(jnp.int64)
     first, final = jnp.argmax(fit), last - jnp.argmax(fit[::-1])
     first = jnp.where(jnp.any(fit), first, peaks[0])
     final = jnp.where(jnp.any(fit), final, peaks[0])

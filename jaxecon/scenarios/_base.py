@@ -1,6 +1,8 @@
 """The interface that every cost model has."""
 
 import abc
+import dataclasses
+import functools
 from typing import Any
 
 import equinox as eqx
@@ -101,6 +103,13 @@ class Scenario(eqx.Module):
     def speed(self, layout: Layout, arithmetic: Arithmetic = EXACT) -> Array:
         """Tokens/s of one request: tokens per step / T."""
         return self.tokens_per_step(layout) / self.step_time(layout, arithmetic).total
+
+    def speed_among(self, layout: Layout, partitions: tuple[str, ...], which: Array) -> Array:
+        """Exact speed where each layout has a partition of its own, `which` indexes `partitions`."""
+        speeds = [self.speed(dataclasses.replace(layout, partition=name)) for name in partitions]
+        return functools.reduce(
+            lambda chosen, i: jnp.where(which == i, speeds[i], chosen), range(1, len(speeds)), speeds[0]
+        )
 
     def cost(self, layout: Layout, arithmetic: Arithmetic = EXACT) -> Array:
         """US dollars per million output tokens: 1e6 N price T / (b tokens per step)."""

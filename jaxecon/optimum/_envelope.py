@@ -33,8 +33,8 @@ from ._envelope_table import (
 )
 from ._relaxation import Limits
 
-_LISTED, _KEPT = 8, 2
-_SHORT, _LONG = 2, 7
+_LISTED, _KEPT = 8, 3
+_SHORT, _LONG = 2, 8
 _REACH, _SHRINK, _CLOSEST = 1e-2, 0.3, 1e-6
 _LOOKS = 2
 _DRAFT_REACH = (0.2, 0.45, 1e-4)
@@ -63,7 +63,7 @@ def envelope(scenario: Scenario, limits: Limits, budgets: Array) -> Envelope:
     at, window = brackets(limits, s, table, found, budgets, _LISTED)
     search = _Search(scenario, limits, s)
     window, _ = search.closer(at, window, 0, _SHORT)
-    _, order = jax.lax.top_k(score(window.log_speed[..., 2], window.slack[..., 2]), _KEPT)
+    _, order = jax.lax.top_k(_hope(window), _KEPT)
     at = jax.tree.map(lambda a: jnp.take_along_axis(a, order, 1), at)
     window = jax.tree.map(lambda a: jnp.take_along_axis(a, order[..., None], 1), window)
     window, gain = search.closer(at, window, _SHORT, _LONG)
@@ -245,6 +245,28 @@ def _vertex(x: Array, y: Array) -> Array:
     top = 0.5 * (x[..., 0] + x[..., 1]) - rise[0] / jnp.where(bend < -1e-12, bend, -1.0)
     best = jnp.take_along_axis(x, jnp.argmax(y, axis=-1)[..., None], -1)[..., 0]
     return jnp.where(wide & (bend < -1e-12), jnp.clip(top, *ends), best)
+
+
+def _hope(w: Window) -> Array:
+    """What the middle may come to: where lines from either side cross, or at an edge of the admissible."""
+    x, f, slack, fit = w.x, w.log_speed, w.slack, w.slack >= FIT
+    middle = score(f, slack)[..., 2]
+    best = middle
+    gap = jnp.diff(x)
+    slope = jnp.where(gap > 1e-12, jnp.diff(f) / jnp.where(gap > 1e-12, gap, 1.0), 0.0)
+    for left, before, after in ((1, 0, 2), (2, 1, 3)):
+        bend = slope[..., before] - slope[..., after]
+        width = gap[..., left]
+        valid = (bend > 1e-9) & fit[..., left] & fit[..., left + 1]
+        t = f[..., left + 1] - f[..., left] - slope[..., after] * width
+        t = jnp.clip(t / jnp.where(valid, bend, 1.0), 0.0, width)
+        best = jnp.where(valid, jnp.maximum(best, f[..., left] + slope[..., before] * t), best)
+        ends = slack[..., left], slack[..., left + 1]
+        edge = fit[..., left] != fit[..., left + 1]
+        part = jnp.where(edge, ends[0] / jnp.where(edge, ends[0] - ends[1], 1.0), 0.5)
+        crossing = f[..., left] + part * (f[..., left + 1] - f[..., left])
+        best = jnp.where(edge & fit[..., 2], jnp.maximum(best, crossing), best)
+    return jnp.minimum(best, middle + 0.1)
 
 
 def _between(w: Window) -> Window:

@@ -140,10 +140,9 @@ def _grid(scenario: Scenario, s: Spaces) -> tuple[Array, Array]:
     even = low * jnp.exp(jnp.linspace(0.0, 1.0, _EVEN)[1:-1] * jnp.log(high / low))
     full = scenario.accelerator.network.domain_size * jnp.asarray(_DOMAINS, jnp.float64)
     full = jnp.clip(full, low, high)
-    beyond = jnp.clip(jnp.concatenate([low, full], axis=1) * _ABOVE, low, high)
+    beyond = jnp.clip(full * _ABOVE, low, high)
     degrees = jnp.sort(jnp.concatenate([low, even, full, beyond, high], axis=1), axis=1)
-    edges = jnp.concatenate([low, full], axis=1)
-    return degrees, jnp.sum(edges[:, None, :] < degrees[:, :, None], axis=-1)
+    return degrees, jnp.sum(full[:, None, :] < degrees[:, :, None], axis=-1)
 
 
 class Levels(eqx.Module):

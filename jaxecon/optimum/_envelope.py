@@ -94,8 +94,11 @@ class _Search(eqx.Module):
 
             both = jax.tree.map(merged, old, new)
             values = score(both.log_speed, both.slack - RESERVE)
+            # A copy of the middle must not win by a rounding: the other side would be lost.
+            copy = (jnp.abs(both.x - both.x[..., 4:5]) < 1e-12) & (jnp.arange(9) != 4)
+            values = jnp.where(copy, -jnp.inf, values)
+            best = jnp.argmax(values, axis=-1)
             top = jnp.max(values, axis=-1)
-            best = jnp.where(values[..., 4] >= top, 4, jnp.argmax(values, axis=-1))
             near = jnp.clip(best[..., None] + jnp.arange(-2, 3), 0, 8)
             gain = top - values[..., 4]
             return jax.tree.map(lambda a: jnp.take_along_axis(a, near, -1), both), gain

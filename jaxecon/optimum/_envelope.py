@@ -18,6 +18,7 @@ from ..scenarios import Scenario
 from ..specs import Layout
 from ._envelope_table import (
     FIT,
+    PARTITIONS,
     RESERVE,
     Points,
     Spaces,
@@ -46,7 +47,7 @@ class Envelope(eqx.Module):
 
     layout: Layout
     partition: Array
-    """Index among the partitions of `Spaces`."""
+    """Index into `PARTITIONS`."""
     log_speed: Array
     """By the exact arithmetic; `UNFIT` or less where nothing admissible was found."""
     cost: Array
@@ -111,8 +112,8 @@ class _Search(eqx.Module):
         high = jnp.minimum(jnp.log(self.limits.max_batch), ask.x - jnp.log(at.low * at.stages))
         high = jnp.maximum(low, high)
         reach = jnp.maximum(_REACH * _SHRINK**i, _CLOSEST)
-        spread, shrink, least = _DRAFT_REACH
-        spread = jnp.maximum(spread * shrink**i, least)
+        first, shrink, least = _DRAFT_REACH
+        spread = jnp.maximum(first * shrink**i, least)
         flat = jnp.zeros_like(ask.x)
 
         def look(j: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -180,7 +181,7 @@ class _Search(eqx.Module):
         a = jax.tree.map(lambda y: y[..., None, :], a)
         batch = jnp.exp(pair)[..., None, :]
         layout = layout_of(tensor[..., None, :], a.stages, batch, jnp.expm1(drafts)[..., None])
-        speed = self.scenario.speed_among(layout, self.s.partitions, a.partition)
+        speed = self.scenario.speed_among(layout, PARTITIONS, a.partition)
         cost = jnp.log(self.scenario.cost_at_speed(layout, speed) / a.budget)
         room = self.scenario.memory_margin(layout, EXACT) / self.scenario.accelerator.hbm_size
         found = []
@@ -233,7 +234,7 @@ class _Search(eqx.Module):
         """(seconds per token, room) at several batches (last axis)."""
         a = jax.tree.map(lambda y: y[..., None], at)
         layout = layout_of(tensor[..., None], a.stages, batch, jnp.expm1(drafts)[..., None])
-        speed = self.scenario.speed_among(layout, self.s.partitions, a.partition)
+        speed = self.scenario.speed_among(layout, PARTITIONS, a.partition)
         room = self.scenario.memory_margin(layout, EXACT) / self.scenario.accelerator.hbm_size
         return 1.0 / speed, jnp.broadcast_to(room, speed.shape)
 

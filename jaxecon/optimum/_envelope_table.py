@@ -16,11 +16,12 @@ from .._numerics import EXACT
 from ..scenarios import Family, Scenario
 from ..specs import Layout
 from ._relaxation import Limits
+from ._scan import UNFIT
 
 RESERVE = 1e-8
 """Share of a limit that a search leaves free, so that rounding does not break it."""
-UNFIT = -1e2
 FIT = -1e-12
+PARTITIONS = ("1d", "2d")
 _EVEN, _BATCHES, _DRAFTS = 64, 24, 8
 _DOMAINS = (*range(1, 17), 20, 24, 28, 32, 40, 48, 64)
 _ABOVE = 1.0 + 1e-12
@@ -37,8 +38,7 @@ class Spaces(eqx.Module):
     draft_low: Float[Array, " f"]
     draft_high: Float[Array, " f"]
     partition: Array
-    """Index into `partitions`."""
-    partitions: tuple[str, ...] = eqx.field(static=True)
+    """Index into `PARTITIONS`."""
     drafted: bool = eqx.field(static=True)
 
 
@@ -65,14 +65,14 @@ class Window(eqx.Module):
 
 
 def spaces(families: tuple[Family, ...]) -> Spaces:
-    partitions = tuple(dict.fromkeys(f.partition for f in families))
+    """Families without routed experts: the free degree is the tensor degree."""
 
     def column(name: str) -> Array:
         return jnp.stack([getattr(f, name) for f in families])
 
     names = ("tensor_low", "tensor_high", "pipeline_low", "draft_low", "draft_high")
-    index = jnp.asarray([float(partitions.index(f.partition)) for f in families])
-    return Spaces(*map(column, names), index, partitions, any(f.drafted for f in families))
+    index = jnp.asarray([float(PARTITIONS.index(f.partition)) for f in families])
+    return Spaces(*map(column, names), index, any(f.drafted for f in families))
 
 
 def layout_of(tensor: Array, stages: Array, batch: Array, drafts: Array) -> Layout:
@@ -124,7 +124,7 @@ def tabulate(scenario: Scenario, limits: Limits, s: Spaces) -> Table:
         batch[:, None, :, None],
         jnp.expm1(drafts)[:, None, None, :],
     )
-    speed = scenario.speed_among(layout, s.partitions, s.partition[:, None, None, None])
+    speed = scenario.speed_among(layout, PARTITIONS, s.partition[:, None, None, None])
     speed = jnp.broadcast_to(speed, (*tensor.shape, _BATCHES, drafts.shape[1]))
     best = jnp.argmax(speed, axis=-1)
     room = scenario.memory_margin(layout, EXACT)[..., 0] / scenario.accelerator.hbm_size

@@ -20,8 +20,10 @@ from ._envelope_table import (
     FIT,
     PARTITIONS,
     RESERVE,
+    Levels,
     Points,
     Spaces,
+    Table,
     Window,
     brackets,
     layout_of,
@@ -55,18 +57,52 @@ class Envelope(eqx.Module):
     """Relative speed that the last round of the search added."""
 
 
-@eqx.filter_jit
 def envelope(scenario: Scenario, limits: Limits, budgets: Array) -> Envelope:
-    """The fastest layout of real degrees within each budget; `limits.budget` is not used."""
-    s = spaces(scenario.families(limits.max_accelerators))
-    table = tabulate(scenario, limits, s)
-    found = levels(scenario, limits, s, table, budgets)
-    at, window = brackets(limits, s, table, found, budgets, _LISTED)
-    search = _Search(scenario, limits, s)
+    """The fastest layout of real degrees within each budget; `limits.budget` is not used.
+
+    A program for each stage: in one, the compiler would repeat the table in everything that reads it.
+    """
+    table = _tabulated(scenario, limits)
+    found = _levelled(scenario, limits, table, budgets)
+    at, window = _bracketed(scenario, limits, table, found, budgets)
+    at, window = _shortened(scenario, limits, at, window)
+    return _refined(scenario, limits, at, window)
+
+
+def _spaces(scenario: Scenario, limits: Limits) -> Spaces:
+    return spaces(scenario.families(limits.max_accelerators))
+
+
+@eqx.filter_jit
+def _tabulated(scenario: Scenario, limits: Limits) -> Table:
+    return tabulate(scenario, limits, _spaces(scenario, limits))
+
+
+@eqx.filter_jit
+def _levelled(scenario: Scenario, limits: Limits, table: Table, budgets: Array) -> Levels:
+    return levels(scenario, limits, _spaces(scenario, limits), table, budgets)
+
+
+@eqx.filter_jit
+def _bracketed(
+    scenario: Scenario, limits: Limits, table: Table, found: Levels, budgets: Array
+) -> tuple[Points, Window]:
+    return brackets(limits, _spaces(scenario, limits), table, found, budgets, _LISTED)
+
+
+@eqx.filter_jit
+def _shortened(scenario: Scenario, limits: Limits, at: Points, window: Window) -> tuple[Points, Window]:
+    """The most promising of the list after two rounds."""
+    search = _Search(scenario, limits, _spaces(scenario, limits))
     window, _ = search.closer(at, window, 0, _SHORT)
     _, order = jax.lax.top_k(_hope(window), _KEPT)
     at = jax.tree.map(lambda a: jnp.take_along_axis(a, order, 1), at)
-    window = jax.tree.map(lambda a: jnp.take_along_axis(a, order[..., None], 1), window)
+    return at, jax.tree.map(lambda a: jnp.take_along_axis(a, order[..., None], 1), window)
+
+
+@eqx.filter_jit
+def _refined(scenario: Scenario, limits: Limits, at: Points, window: Window) -> Envelope:
+    search = _Search(scenario, limits, _spaces(scenario, limits))
     window, gain = search.closer(at, window, _SHORT, _LONG)
     return search.settled(at, window, gain)
 

@@ -36,8 +36,16 @@ from ._envelope_table import (
 )
 from ._relaxation import Limits
 
-_LISTED, _KEPT = 8, 3
-_SHORT, _LONG = 2, 8
+class _Effort(eqx.Module):
+    """How many candidates are looked at, and for how many rounds; all static."""
+
+    listed: int = eqx.field(static=True)
+    kept: int = eqx.field(static=True)
+    short: int = eqx.field(static=True)
+    long: int = eqx.field(static=True)
+
+
+_PLAIN, _DRAFTED = _Effort(8, 3, 2, 8), _Effort(16, 6, 3, 14)
 _REACH, _SHRINK, _CLOSEST = 1e-2, 0.3, 1e-6
 _LOOKS = 2
 _DRAFT_REACH = (0.2, 0.45, 1e-4)
@@ -55,6 +63,9 @@ class Envelope(eqx.Module):
     cost: Array
     gain: Array
     """Relative speed that the last round of the search added."""
+    low: Array
+    """Bounds of the free degree between which the point was found."""
+    high: Array
 
 
 def envelope(scenario: Scenario, limits: Limits, budgets: Array) -> Envelope:
@@ -66,7 +77,40 @@ def envelope(scenario: Scenario, limits: Limits, budgets: Array) -> Envelope:
     found = _levelled(scenario, limits, table, budgets)
     at, window = _bracketed(scenario, limits, table, found, budgets)
     at, window = _shortened(scenario, limits, at, window)
-    return _refined(scenario, limits, at, window)
+    best = _refined(scenario, limits, at, window)
+    return _shared(scenario, limits, best, budgets) if _effort(scenario) is _DRAFTED else best
+
+
+@eqx.filter_jit
+def _shared(scenario: Scenario, limits: Limits, best: Envelope, budgets: Array) -> Envelope:
+    """Each budget's best, or what it finds from where its neighbours found theirs."""
+    search = _Search(scenario, limits, _spaces(scenario, limits))
+    shifts = (-2, -1, 0, 1, 2)
+
+    def beside(a: Array) -> Array:
+        a = jnp.broadcast_to(a, budgets.shape)
+        return jnp.stack([jnp.roll(a, k) for k in shifts], axis=1)
+
+    layout = best.layout
+    tensor, stages, batch = (beside(a) for a in (layout.tensor, layout.pipeline, layout.batch))
+    at = Points(
+        stages,
+        beside(best.partition),
+        beside(best.low),
+        beside(best.high),
+        jnp.broadcast_to(budgets[:, None], stages.shape),
+    )
+    x = jnp.log(tensor * stages * batch)[..., None] + jnp.asarray([-0.1, -0.03, 0.0, 0.03, 0.1])
+    guesses = (jnp.log(batch), jnp.log1p(beside(layout.draft_tokens)))
+    window = Window(x, *(jnp.broadcast_to(g[..., None], x.shape) for g in guesses), 0.0 * x, 0.0 * x)
+    window, gain = search.closer(at, window, 0, _DRAFTED.long)
+    found = search.settled(at, window, gain)
+    better = found.log_speed > best.log_speed
+    return jax.tree.map(lambda new, old: jnp.where(better, new, old), found, best)
+
+
+def _effort(scenario: Scenario) -> _Effort:
+    return _DRAFTED if any(f.drafted for f in scenario.families(jnp.ones(()))) else _PLAIN
 
 
 def _spaces(scenario: Scenario, limits: Limits) -> Spaces:
@@ -87,15 +131,16 @@ def _levelled(scenario: Scenario, limits: Limits, table: Table, budgets: Array) 
 def _bracketed(
     scenario: Scenario, limits: Limits, table: Table, found: Levels, budgets: Array
 ) -> tuple[Points, Window]:
-    return brackets(limits, _spaces(scenario, limits), table, found, budgets, _LISTED)
+    return brackets(limits, _spaces(scenario, limits), table, found, budgets, _effort(scenario).listed)
 
 
 @eqx.filter_jit
 def _shortened(scenario: Scenario, limits: Limits, at: Points, window: Window) -> tuple[Points, Window]:
     """The most promising of the list after two rounds."""
     search = _Search(scenario, limits, _spaces(scenario, limits))
-    window, _ = search.closer(at, window, 0, _SHORT)
-    _, order = jax.lax.top_k(_hope(window), _KEPT)
+    effort = _effort(scenario)
+    window, _ = search.closer(at, window, 0, effort.short)
+    _, order = jax.lax.top_k(_hope(window), min(effort.kept, window.x.shape[1]))
     at = jax.tree.map(lambda a: jnp.take_along_axis(a, order, 1), at)
     return at, jax.tree.map(lambda a: jnp.take_along_axis(a, order[..., None], 1), window)
 
@@ -103,7 +148,8 @@ def _shortened(scenario: Scenario, limits: Limits, at: Points, window: Window) -
 @eqx.filter_jit
 def _refined(scenario: Scenario, limits: Limits, at: Points, window: Window) -> Envelope:
     search = _Search(scenario, limits, _spaces(scenario, limits))
-    window, gain = search.closer(at, window, _SHORT, _LONG)
+    effort = _effort(scenario)
+    window, gain = search.closer(at, window, effort.short, effort.long)
     return search.settled(at, window, gain)
 
 
@@ -263,7 +309,7 @@ class _Search(eqx.Module):
             return jnp.take_along_axis(jnp.broadcast_to(a, cost.shape).reshape(len(x), -1), best, 1)[:, 0]
 
         layout = layout_of(*(chosen(a) for a in (tensor, at.stages, batch, jnp.expm1(drafts))))
-        rest = (chosen(at.partition), chosen(values.reshape(cost.shape)), chosen(cost), chosen(gain))
+        rest = (chosen(at.partition), chosen(values.reshape(cost.shape)), chosen(cost), chosen(gain), chosen(at.low), chosen(at.high))
         return Envelope(layout, *rest)
 
     def _exactly(self, at: Points, tensor: Array, batch: Array, drafts: Array) -> tuple[Array, Array]:

@@ -22,7 +22,7 @@ RESERVE = 1e-8
 """Share of a limit that a search leaves free, so that rounding does not break it."""
 FIT = -1e-12
 PARTITIONS = ("1d", "2d")
-_EVEN, _BATCHES, _DRAFTS = 64, 24, 8
+_EVEN, _BATCHES, _DRAFTS = 64, 24, 14
 _DOMAINS = (*range(1, 17), 20, 24, 28, 32, 40, 48, 64)
 _PEAKS = 2
 _ABOVE = 1.0 + 1e-12
@@ -199,7 +199,7 @@ def brackets(
         values.append(jnp.take_along_axis(rank, place[..., None], -1)[..., 0])
         places.append(place + width * jnp.arange(rank.shape[1]))
         rank = jnp.where(jnp.arange(width) == place[..., None], -jnp.inf, rank)
-    _, order = jax.lax.top_k(jnp.concatenate(values, axis=1), count)
+    _, order = jax.lax.top_k(jnp.concatenate(values, axis=1), min(count, _PEAKS * rank.shape[1]))
     at = jnp.take_along_axis(jnp.concatenate(places, axis=1), order, 1)
     place = jnp.arange(width)
     begin = jax.lax.cummax(jnp.where(first, place, 0), axis=1).ravel()[at]

@@ -36,6 +36,7 @@ from ._envelope_table import (
 )
 from ._relaxation import Limits
 
+
 class _Effort(eqx.Module):
     """How many candidates are looked at, and for how many rounds; all static."""
 
@@ -45,7 +46,7 @@ class _Effort(eqx.Module):
     long: int = eqx.field(static=True)
 
 
-_PLAIN, _DRAFTED = _Effort(8, 3, 2, 8), _Effort(16, 6, 3, 14)
+_PLAIN, _DRAFTED = _Effort(8, 3, 2, 8), _Effort(8, 3, 2, 8)
 _REACH, _SHRINK, _CLOSEST = 1e-2, 0.3, 1e-6
 _LOOKS = 2
 _DRAFT_REACH = (0.2, 0.45, 1e-4)
@@ -309,7 +310,14 @@ class _Search(eqx.Module):
             return jnp.take_along_axis(jnp.broadcast_to(a, cost.shape).reshape(len(x), -1), best, 1)[:, 0]
 
         layout = layout_of(*(chosen(a) for a in (tensor, at.stages, batch, jnp.expm1(drafts))))
-        rest = (chosen(at.partition), chosen(values.reshape(cost.shape)), chosen(cost), chosen(gain), chosen(at.low), chosen(at.high))
+        rest = (
+            chosen(at.partition),
+            chosen(values.reshape(cost.shape)),
+            chosen(cost),
+            chosen(gain),
+            chosen(at.low),
+            chosen(at.high),
+        )
         return Envelope(layout, *rest)
 
     def _exactly(self, at: Points, tensor: Array, batch: Array, drafts: Array) -> tuple[Array, Array]:

@@ -1,4 +1,4 @@
-"""The continuous frontier in the paper's space: as fast as the paper's and the relaxed optimum, within limits."""
+"""The continuous frontier in the paper's space: as fast as the relaxed optimum, within its limits."""
 
 import json
 

@@ -9,8 +9,10 @@ import numpy as np
 from jaxtyping import Array
 
 from .._errors import InputError
-from ..scenarios import Scenario
+from ..scenarios import Erdil2025, Scenario
 from ..specs import Layout
+from ._envelope import envelope
+from ._envelope_table import PARTITIONS
 from ._frontier import Frontier, certified_frontier
 from ._relaxation import Box, Limits, layout_at
 from ._relaxed import Solutions, solve_relaxed
@@ -25,7 +27,8 @@ _NUDGES = ((0.0, 0.0, 0.0), (1.0, 0.0, 0.0), (-1.0, 0.0, 0.0), (0.0, 0.0, 1.0), 
 class RelaxedFrontier(eqx.Module):
     """Relaxed optima at a range of budgets, dearest first; speed and cost by exact arithmetic.
 
-    `residual` is that of the KKT conditions, inf where a neighbour's degrees were the better ones.
+    `residual` is that of the KKT conditions, inf where a neighbour's degrees were the better ones. For
+    `Erdil2025`, whose search takes no derivatives, it is the relative speed that its last round added.
     """
 
     speed: np.ndarray
@@ -121,6 +124,8 @@ def relaxed_frontier(
     if budgets.size == 0 or not np.all(np.isfinite(budgets) & (budgets > 0)):
         raise InputError("budgets must be positive numbers of US dollars")
     sizes = (jnp.asarray(float(x)) for x in (budgets[0], max_accelerators, max_batch))
+    if isinstance(scenario, Erdil2025):
+        return _enveloped(scenario, Limits(*sizes), budgets)
     kinds = _solve_many(scenario, Limits(*sizes), jnp.asarray(budgets))
     columns, partitions = [], []
     for i in range(len(budgets)):
@@ -132,6 +137,19 @@ def relaxed_frontier(
         partitions.append(kinds[kind].layout.partition)
     speed, cost, residual, *fields = np.asarray(columns).reshape(len(columns), -1).T
     return RelaxedFrontier(speed, cost, Layout(*fields), tuple(partitions), residual)
+
+
+def _enveloped(scenario: Erdil2025, limits: Limits, budgets: np.ndarray) -> RelaxedFrontier:
+    """All budgets by one search, their number padded to a power of two."""
+    padded = np.full(1 << (len(budgets) - 1).bit_length(), budgets[-1])
+    padded[: len(budgets)] = budgets
+    found = jax.device_get(envelope(scenario, limits, padded))
+    kept = np.flatnonzero(found.log_speed[: len(budgets)] > UNFIT)
+    layout = jax.tree.map(lambda x: np.broadcast_to(x, padded.shape)[kept], found.layout)
+    names = PARTITIONS
+    partition = tuple(names[int(i)] for i in found.partition[kept])
+    speed = np.exp(found.log_speed[kept])
+    return RelaxedFrontier(speed, found.cost[kept], layout, partition, found.gain[kept])
 
 
 def frontier(

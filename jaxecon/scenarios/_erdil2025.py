@@ -1,5 +1,7 @@
 """Preset `Erdil2025`: the paper's equations in both revisions."""
 
+import functools
+import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -115,8 +117,17 @@ class Erdil2025(Scenario):
 
     def step_time(self, layout: Layout, arithmetic: Arithmetic = EXACT) -> StepTime:
         """T_target(q) + gamma T_draft(1); the draft runs in its own best structure."""
+        return self._step_time(layout, jnp.asarray(layout.partition == "2d"), arithmetic)
+
+    def speed_among(self, layout: Layout, partitions: tuple[str, ...], which: Array) -> Array:
+        """Exact speed of layouts with partitions of their own, in one evaluation of the equations."""
+        two_d = functools.reduce(
+            operator.or_, (which == i for i, name in enumerate(partitions) if name == "2d"), which < 0
+        )
+        return self.tokens_per_step(layout) / self._step_time(layout, two_d, EXACT).total
+
+    def _step_time(self, layout: Layout, two_d: Array, arithmetic: Arithmetic) -> StepTime:
         n, batch, gamma = layout.accelerators, layout.batch, layout.draft_tokens
-        two_d = jnp.asarray(layout.partition == "2d")
         queries = self.tokens_per_sequence * self._verified(gamma)
         structure = (layout.pipeline, two_d, jnp.ones(()))
         time = self._structured(self.model, queries, n, batch, *structure, arithmetic, layout.nodes)

@@ -188,7 +188,9 @@ class Smooth(Arithmetic):
         p = sign / self.temperature
         normalised = (sign > 0) == (self.side == "below")
         factor = 1.0 / x.shape[-1] if normalised else 1.0
-        total = jax.nn.logsumexp(p * logs, axis=-1, keepdims=True) + math.log(factor)
+        scaled = p * logs
+        top = jax.lax.stop_gradient(jnp.max(scaled, axis=-1, keepdims=True))
+        total = jnp.log(jnp.sum(jnp.exp(scaled - top), axis=-1, keepdims=True)) + top + math.log(factor)
         return logs, total / p, factor
 
     def max_weights(self, x: Array) -> Array:

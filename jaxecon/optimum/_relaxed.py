@@ -25,12 +25,14 @@ _CORNERS = [(t, p, d) for t in (0.0, 1.0) for p in (0.0, -1.0) for d in (0.0, -1
 _COMPASS = [(t, p, d) for t in (-1.0, 0.0, 1.0) for p in (-1.0, 0.0, 1.0) for d in (0.0,)]
 _COMPASS += [(t, 0.0, d) for t in (-1.0, 0.0, 1.0) for d in (-1.0, 1.0)] + [(0.1, 0.0, 0.0)]
 _SPARE = len(_COMPASS) - len(_CORNERS)
+# Of the first look, at ends and corners, and of the later ones.
 _REACHES = (0.0, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5)
 # Smoothing and barrier move the speed by less than this.
 _EXPLAINED = 2e-4
 TOLERANCE = 1e-6
 """KKT residuals above this are not called a success."""
 _DOUBT = 1e-5
+# Fractions of a box that starts keep from its sides.
 _PULL = 0.02
 
 

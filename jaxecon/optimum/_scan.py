@@ -16,6 +16,7 @@ from ._relaxation import Box, Limits, box_of, domains_of, least_batch, spread
 UNFIT = -1e2
 """Scores below this are of points that break a constraint."""
 _EVEN, _DOMAINS = 20, (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 48, 64)
+# Later rounds: peaks, points and full domains about each, points across either edge; as many in all.
 _PEAKS, _NEAR_PEAK, _FULL, _NEAR_EDGE = 3, 6, 3, 4
 _STAGES, _DRAFTS = 6, 6
 _ROUNDS, _STEPS = 3, 14

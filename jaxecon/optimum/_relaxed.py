@@ -26,7 +26,7 @@ _COMPASS = [(t, p, d) for t in (-1.0, 0.0, 1.0) for p in (-1.0, 0.0, 1.0) for d 
 _COMPASS += [(t, 0.0, d) for t in (-1.0, 0.0, 1.0) for d in (-1.0, 1.0)] + [(0.1, 0.0, 0.0)]
 _SPARE = len(_COMPASS) - len(_CORNERS)
 # Of the first look, at ends and corners, and of the later ones.
-_REACHES = (0.0, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5)
+_REACHES = (0.0, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 3e-6, 1e-6, 3e-7)
 # Smoothing and barrier move the speed by less than this.
 _EXPLAINED = 2e-4
 TOLERANCE = 1e-6

@@ -19,12 +19,9 @@ from ._scan import Candidate, candidate, scan
 # Starts by rank, and the barrier weight with which each path begins.
 _RANKS = (0, 1, 2, 0)
 _BEGIN = (1.0, 1.0, 1.0, 1e-3)
-_POLISH_STEPS = 22
+_POLISH_STEPS = 18
 # Tensor, stages and drafts at the low (-1) or high (1) end of the box.
 _CORNERS = [(t, p, d) for t in (0.0, 1.0) for p in (0.0, -1.0) for d in (0.0, -1.0)]
-_COMPASS = [(t, p, d) for t in (-1.0, 0.0, 1.0) for p in (-1.0, 0.0, 1.0) for d in (0.0,)]
-_COMPASS += [(t, 0.0, d) for t in (-1.0, 0.0, 1.0) for d in (-1.0, 1.0)] + [(0.1, 0.0, 0.0)]
-_SPARE = len(_COMPASS) - len(_CORNERS)
 # Of the first look, at ends and corners, and of the later ones.
 _REACHES = (0.0, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 3e-6, 1e-6, 3e-7)
 # Smoothing and barrier move the speed by less than this.
@@ -80,7 +77,7 @@ def _solve_partition(scenario: Scenario, limits: Limits, families: list[tuple[in
     point = minimise(scenario, limits, box, jnp.concatenate([y, tokens[:, None]], axis=1), begin)
     sound = jnp.isfinite(point.residual)
     ends = box.z(jnp.where(sound[:, None], point.y, box.y(starts.z[:, :3])))
-    chosen = _polish(scenario, limits, starts, ends)
+    chosen = _polish(scenario, limits, starts, ends, _compass([f for _, f in families]))
     layout = layout_at(chosen.z, box, stated_nodes=False)
     left = jnp.abs(chosen.score + point.objective)
     left = jnp.where(left < _EXPLAINED, 0.0, left)
@@ -100,17 +97,31 @@ def _scan_all(scenario: Scenario, limits: Limits, families: list[tuple[int, Fami
     return jax.tree.map(lambda *x: jnp.concatenate(x), *found)
 
 
-def _polish(scenario: Scenario, limits: Limits, starts: Candidate, ends: Array) -> Candidate:
+def _compass(families: list[Family]) -> list[tuple[float, float, float]]:
+    """Directions in (free degree, stages, drafts) in which there is room, and a short one."""
+    sides = (-1.0, 0.0, 1.0)
+    stages = sides if not all(f.fixed_pipeline for f in families) else (0.0,)
+    drafts = (-1.0, 1.0) if any(f.drafted for f in families) else ()
+    found = [(t, p, 0.0) for t in sides for p in stages] + [(t, 0.0, d) for t in sides for d in drafts]
+    return [*found, (0.1, 0.0, 0.0)]
+
+
+def _polish(
+    scenario: Scenario, limits: Limits, starts: Candidate, ends: Array, compass: list[tuple[float, ...]]
+) -> Candidate:
     """The quickest by the exact arithmetic of the ends of the paths, their neighbours on the bounds, the
     starts, and then of ever closer neighbours of the best."""
     box, wide = starts.box, spread(starts.box)
     low, high = box.low, box.high
     corners = jnp.asarray(_CORNERS)
     on = jnp.where(corners < 0.0, low[:, None], jnp.where(corners > 0.0, high[:, None], ends[:, None]))
-    first = jnp.concatenate([on, jnp.broadcast_to(starts.z[:, None, :3], (*on.shape[:1], _SPARE, 3))], axis=1)
+    # As many points in every look.
+    first = jnp.concatenate([on, starts.z[:, None, :3], *[ends[:, None]] * len(compass)], axis=1)
+    first = first[:, : max(len(_CORNERS) + 1, len(compass))]
+    moves = jnp.asarray([*compass, *[(0.0, 0.0, 0.0)] * (first.shape[1] - len(compass))])
 
     def look(best: Candidate, reach: Array) -> tuple[Candidate, None]:
-        near = best.z[:, None, :3] + reach * jnp.asarray(_COMPASS)
+        near = best.z[:, None, :3] + reach * moves
         points = jnp.clip(jnp.where(reach > 0.0, near, first), low[:, None], high[:, None])
         found = candidate(scenario, limits, points, wide, _POLISH_STEPS, stated_nodes=False)
         at = jnp.argmax(found.score, axis=1)[:, None]

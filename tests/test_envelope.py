@@ -65,7 +65,7 @@ def test_one_compilation_per_structure(scenario):
     assert [f._cached._cache_size() for f in (_tabulated, _refined)] == before
 
 
-@pytest.mark.parametrize("name", ["Empty context", "Llama 3 70B 4-bit"])
+@pytest.mark.parametrize("name", ["Empty context"])
 def test_the_papers_frontier(reference, name):
     specs = json.loads((reference / "erdil2025_specs.json").read_text())
     settings = json.loads((reference / "erdil2025_frontiers.json").read_text())

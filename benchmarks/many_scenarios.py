@@ -15,6 +15,11 @@ import jaxecon as je
 COUNTS = (1, 10, 100, 1_000, 10_000, 100_000)
 
 
+def _axes(scenario: je.Serving) -> tuple[jnp.ndarray, jnp.ndarray]:
+    """The numbers that vary."""
+    return scenario.accelerator.hbm_bandwidth, scenario.workload.context
+
+
 def draw(count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(bandwidth, context, budget) of random scenarios."""
     rng = np.random.default_rng(0)
@@ -27,11 +32,10 @@ def main() -> None:
     scenario = je.Serving(
         je.load_model("llama-3.1-70b"), je.load_accelerator("h100-sxm"), je.Workload(4096)
     )
-    where = lambda s: (s.accelerator.hbm_bandwidth, s.workload.context)  # noqa: E731
     bandwidth, context, budget = draw(max(COUNTS))
 
     def single(i: int) -> float:
-        one = eqx.tree_at(where, scenario, (jnp.asarray(bandwidth[i]), jnp.asarray(context[i])))
+        one = eqx.tree_at(_axes, scenario, (jnp.asarray(bandwidth[i]), jnp.asarray(context[i])))
         began = time.perf_counter()
         try:
             je.certified_optimum(one, budget[i])
@@ -43,14 +47,14 @@ def main() -> None:
     print("| scenarios | microseconds each | of a single warm call |\n| --- | --- | --- |")
     rows = []
     for count in COUNTS:
-        many = eqx.tree_at(where, scenario, (bandwidth[:count], context[:count]))
+        many = eqx.tree_at(_axes, scenario, (bandwidth[:count], context[:count]))
         je.certified_many(many, budget[: min(count, 8192)]) if count == 1 else None
         each = []
         for _ in range(1 if count >= 100_000 else 4):
             began = time.perf_counter()
             for start in range(0, count, 8192):
                 part = slice(start, min(start + 8192, count))
-                chunk = eqx.tree_at(where, many, (bandwidth[part], context[part]))
+                chunk = eqx.tree_at(_axes, many, (bandwidth[part], context[part]))
                 je.certified_many(chunk, budget[part])
             each.append((time.perf_counter() - began) / count)
         singles += [single(i) for i in range(20, 40)]

@@ -58,12 +58,12 @@ class Program(Generic[P, T]):
         functools.update_wrapper(self, function)
         self.function = function
         self.name = f"{function.__module__}.{function.__qualname__}"
-        self.compiled = eqx.filter_jit(function)
+        self.compiled: Any = eqx.filter_jit(function)
 
     @property
     def _cached(self) -> Any:
         """JAX's own cache of compilations."""
-        return self.compiled._cached  # type: ignore[attr-defined]
+        return self.compiled._cached
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
         if _Quick.programs is None or kwargs:

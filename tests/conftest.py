@@ -26,3 +26,18 @@ def reference() -> Path:
     if not folder.is_dir():
         pytest.skip("the reference tables lie in ../shared, which is absent")
     return folder
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Call the command line with words: (exit code, what it printed, what it complained of)."""
+    from jaxecon.cli import main
+
+    def call(*words):
+        monkeypatch.setattr("sys.argv", ["jaxecon", *map(str, words)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        captured = capsys.readouterr()
+        return stop.value.code, captured.out, captured.err
+
+    return call

@@ -136,4 +136,4 @@ def test_bad_names_and_arguments(tmp_path: Path) -> None:
 @pytest.mark.parametrize("price", [0, -1.0, float("nan"), float("inf"), True, "2", [2.0]])
 def test_bad_price(price: object) -> None:
     with pytest.raises(InputError, match="price_per_hour"):
-        load_accelerator("h100-sxm", price_per_hour=price)  # type: ignore[arg-type]  # a wrong type is the point
+        load_accelerator("h100-sxm", price_per_hour=price)

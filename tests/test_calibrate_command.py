@@ -7,22 +7,9 @@ import pytest
 
 import jaxecon as je
 from jaxecon.calibration import COLUMNS, CONSTANTS, shipped
-from jaxecon.cli import main
 from jaxecon.cli._optimize import interval
 
 ROWS = Path(__file__).parent / "data" / "serving_points.csv"
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    def call(*words):
-        monkeypatch.setattr("sys.argv", ["jaxecon", "calibrate", *map(str, words)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        captured = capsys.readouterr()
-        return stop.value.code, captured.out, captured.err
-
-    return call
 
 
 @pytest.fixture
@@ -37,7 +24,7 @@ def test_constants_picture_and_worst_rows(run, spoilt, tmp_path):
     path, good = spoilt
     out, picture = tmp_path / "mine.toml", tmp_path / "fit.png"
     words = ("--on-bad", "skip", "--held-out", "none", "--worst", 3, "--out", out, "--plot", picture)
-    code, text, _ = run(path, *words, "--json")
+    code, text, _ = run("calibrate", path, *words, "--json")
     answer = json.loads(text)
     assert code == 0 and picture.stat().st_size > 5000
     assert answer["rows"] == good - 1
@@ -75,7 +62,7 @@ def test_an_answer_carries_its_interval_or_says_that_there_is_none():
     ],
 )
 def test_bad_options_are_one_sentence(run, words, message):
-    code, out, err = run(ROWS, *words)
+    code, out, err = run("calibrate", ROWS, *words)
     assert code == 2 and not out
     assert message in err and "Traceback" not in err
 
@@ -84,12 +71,12 @@ def test_every_column_and_constant_is_documented(run):
     text = (Path(__file__).parents[1] / "docs" / "calibration.md").read_text()
     for name in (*COLUMNS, *(c.name for c in CONSTANTS)):
         assert f"`{name}`" in text
-    code, out, _ = run("--help")
+    code, out, _ = run("calibrate", "--help")
     assert code == 0 and all(name in out for name in COLUMNS)
 
 
 def test_a_bad_row_is_refused_by_its_line(run, spoilt):
     path, good = spoilt
-    code, _, err = run(path)
+    code, _, err = run("calibrate", path)
     assert code == 2
     assert f"line {good + 1}: unknown accelerator 'B2000'; did you mean" in err

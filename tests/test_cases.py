@@ -322,8 +322,11 @@ def test_37_a_bound_is_never_above_the_time():
         ("qwen3-next-80b-a3b", je.Layout(tensor=2.0, data=2.0, expert=4.0, batch=32.0)),
     ):
         fitted = serving(name, overlap=1.0)
-        where = lambda s: (s.accelerator.arithmetic_efficiency, s.accelerator.memory_efficiency)  # noqa: E731
-        plain = eqx.tree_at(where, fitted, (jnp.ones(()), jnp.ones(())))
+        plain = eqx.tree_at(
+            lambda s: (s.accelerator.arithmetic_efficiency, s.accelerator.memory_efficiency),
+            fitted,
+            (jnp.ones(()), jnp.ones(())),
+        )
         time, bound = fitted.step_time(layout), plain.step_time(layout).roofline_bound
         assert float(bound) <= float(time.roofline_bound) <= float(time.total)
 

@@ -6,23 +6,9 @@ import json
 
 import pytest
 
-from jaxecon.cli import main
-
 SCENE = ("--model", "llama-3.1-70b", "--accelerator", "h100-sxm")
 OPTIMIZE = ("optimize", *SCENE, "--budget", "1.5")
 EXPLAIN = ("explain", *SCENE, "--layout", "tensor=8,batch=16")
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    def call(*words):
-        monkeypatch.setattr("sys.argv", ["jaxecon", *words])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        captured = capsys.readouterr()
-        return stop.value.code, captured.out, captured.err
-
-    return call
 
 
 def test_optimize_json(run, tmp_path):

@@ -14,6 +14,11 @@ SMALL = {"max_accelerators": 12, "max_batch": 48}
 FIELDS = ("accelerators", "tensor", "pipeline", "expert", "data", "batch", "draft_tokens")
 
 
+def _axes(scenario):
+    """The numbers that vary."""
+    return scenario.accelerator.hbm_bandwidth, scenario.workload.context
+
+
 def stacked(scenarios):
     """Scenarios of one structure as one with leaves along an axis."""
     return jax.tree.map(lambda *x: np.stack([np.asarray(y) for y in x]), *scenarios)
@@ -59,11 +64,10 @@ def test_catalogue(model):
     count = 12
     rate = accelerator.hbm_bandwidth * np.exp(rng.uniform(-1, 1, count))
     context = np.round(10 ** rng.uniform(1, 5.5, count))
-    where = lambda s: (s.accelerator.hbm_bandwidth, s.workload.context)  # noqa: E731
     budgets = 10 ** rng.uniform(-1, 2, count)
-    found = certified_many(eqx.tree_at(where, scenario, (np.asarray(rate), context)), budgets)
+    found = certified_many(eqx.tree_at(_axes, scenario, (np.asarray(rate), context)), budgets)
     for i in range(count):
-        one = eqx.tree_at(where, scenario, (jnp.asarray(rate[i]), jnp.asarray(context[i])))
+        one = eqx.tree_at(_axes, scenario, (jnp.asarray(rate[i]), jnp.asarray(context[i])))
         agrees(found, i, one, budgets[i])
 
 

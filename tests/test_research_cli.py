@@ -6,22 +6,8 @@ import json
 
 import pytest
 
-from jaxecon.cli import main
-
 SCENE = ("--model", "llama-3.1-70b", "--accelerator", "h100-sxm")
 PRICED = (*SCENE, "--budget", "1.5")
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    def call(*words):
-        monkeypatch.setattr("sys.argv", ["jaxecon", *words])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        captured = capsys.readouterr()
-        return stop.value.code, captured.out, captured.err
-
-    return call
 
 
 def test_sensitivity(run, tmp_path):

@@ -11,8 +11,6 @@ import sys
 import time
 from pathlib import Path
 
-import jax.numpy as jnp
-import equinox as eqx
 import numpy as np
 import pytest
 
@@ -61,9 +59,8 @@ def test_figures_are_those_of_single_searches(whole):
         scenario = je.Serving(
             je.load_model(row["model"]), je.load_accelerator(row["accelerator"]), je.Workload(4096)
         )
-        where = lambda s: (s.accelerator.hbm_bandwidth, s.workload.context)  # noqa: E731
-        values = [jnp.asarray(float(row[k])) for k in ("accelerator.hbm_bandwidth", "workload.context")]
-        scenario = eqx.tree_at(where, scenario, values)
+        names = ("accelerator.hbm_bandwidth", "workload.context")
+        scenario = je.with_parameters(scenario, {k: float(row[k]) for k in names})
         try:
             best = je.certified_optimum(scenario, float(row["budget"]), max_accelerators=64)
         except je.InfeasibleError:

@@ -44,8 +44,11 @@ def uncalibrated(cases: list, full_rates: bool) -> np.ndarray:
 
         def one(work, accelerator, per_step):
             if full_rates:
-                rates = lambda a: [a.arithmetic_efficiency, a.memory_efficiency]  # noqa: E731
-                accelerator = eqx.tree_at(rates, accelerator, replace_fn=jnp.ones_like)
+                accelerator = eqx.tree_at(
+                    lambda a: [a.arithmetic_efficiency, a.memory_efficiency],
+                    accelerator,
+                    replace_fn=jnp.ones_like,
+                )
             unit = jnp.ones_like(per_step)
             return (
                 pass_seconds(work.decode, accelerator, Engine(4.0 * unit, 0.0 * unit, unit), EXACT).total

@@ -336,9 +336,6 @@ def _deliver(
         show(result, model, accelerator)
 
 
-from . import _research as _research  # noqa: E402  # adds its commands to `app`
-
-
 def main() -> Any:
     """Entry point of the console script."""
     cache_compilations()

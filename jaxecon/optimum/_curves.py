@@ -1,7 +1,5 @@
 """Speed against cost, certified and relaxed side by side."""
 
-from collections.abc import Callable
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -14,21 +12,17 @@ from ..specs import Layout
 from ._envelope import envelope
 from ._envelope_table import PARTITIONS
 from ._frontier import Frontier, certified_frontier
-from ._relaxation import Box, Limits, layout_at
+from ._relaxation import Limits
 from ._relaxed import Solutions, solve_relaxed
-from ._scan import UNFIT, Candidate, candidate
+from ._scan import UNFIT
 from ._space import MAX_ACCELERATORS, MAX_BATCH
-
-_STEPS = 52
-_NEIGHBOURS = (-2, -1, 0, 1, 2)
-_NUDGES = ((0.0, 0.0, 0.0), (1.0, 0.0, 0.0), (-1.0, 0.0, 0.0), (0.0, 0.0, 1.0), (0.0, 0.0, -1.0))
 
 
 class RelaxedFrontier(eqx.Module):
     """Relaxed optima at a range of budgets, dearest first; speed and cost by exact arithmetic.
 
-    `residual` is that of the KKT conditions, inf where a neighbour's degrees were the better ones. For
-    `Erdil2025`, whose search takes no derivatives, it is the relative speed that its last round added.
+    `residual` is that of the KKT conditions; for `Erdil2025`, whose search takes no derivatives, the
+    relative speed that its last round added.
     """
 
     speed: np.ndarray
@@ -62,50 +56,13 @@ class Frontiers(eqx.Module):
 
 @eqx.filter_jit
 def _solve_many(scenario: Scenario, limits: Limits, budgets: Array) -> tuple[Solutions, ...]:
-    def within(budget: Array) -> Limits:
-        return eqx.tree_at(lambda x: x.budget, limits, budget)
+    """The best local optimum of each partition, for every budget."""
 
     def at(budget: Array) -> tuple[Solutions, ...]:
-        kinds = solve_relaxed(scenario, within(budget))
+        kinds = solve_relaxed(scenario, eqx.tree_at(lambda x: x.budget, limits, budget))
         return tuple(jax.tree.map(lambda x, k=k: x[jnp.argmax(k.rank)], k) for k in kinds)
 
-    return tuple(_compared(scenario, within, budgets, kind) for kind in jax.vmap(at)(budgets))
-
-
-def _compared(
-    scenario: Scenario, within: Callable[[Array], Limits], budgets: Array, found: Solutions
-) -> Solutions:
-    """Each budget's optimum, or a neighbour's degrees at the batch that meets this budget, and close to
-    them, where that is quicker: a thin feasible range can be seen at one budget and missed at the next."""
-
-    def tried(budget: Array, box: Box, z: Array) -> Candidate:
-        return candidate(scenario, within(budget), z, box, _STEPS, stated_nodes=False)
-
-    def passed(best: Candidate, reach: Array) -> tuple[Candidate, None]:
-        for shift in _NEIGHBOURS:
-            theirs = jax.tree.map(lambda x, n=shift: jnp.roll(x, n, axis=0), (best.box, best.z))
-            box, z = theirs
-            nudged = z[:, None, :3] + reach * jnp.asarray(_NUDGES)
-            nudged = jnp.clip(nudged, box.low[:, None], box.high[:, None])
-            found = jax.vmap(jax.vmap(tried, in_axes=(None, None, 0)))(budgets, box, nudged)
-            top = jnp.argmax(found.score, axis=1)
-            rows = jnp.arange(len(top))
-            new = jax.tree.map(lambda x, r=rows, t=top: x[r, t], found)
-            better = new.score > best.score
-            best = jax.tree.map(
-                lambda n, o, b=better: jnp.where(b.reshape(-1, *[1] * (n.ndim - 1)), n, o), new, best
-            )
-        return best, None
-
-    ends = found.point.degrees(found.box)
-    start = Candidate(found.box, ends, found.log_speed)
-    best, _ = jax.lax.scan(passed, start, jnp.asarray([0.1, 0.02, 0.004, 1e-3, 2e-4]))
-    kept = best.score == found.log_speed
-    layout = layout_at(best.z, best.box, stated_nodes=False)
-    layout = jax.tree.map(lambda new, old: jnp.where(kept, old, new), layout, found.layout)
-    cost = scenario.cost_at_speed(layout, jnp.exp(best.score))
-    residual = jnp.where(kept, found.residual, jnp.inf)
-    return Solutions(layout, best.box, found.point, best.score, cost, residual)
+    return jax.vmap(at)(budgets)
 
 
 def relaxed_frontier(
@@ -146,8 +103,7 @@ def _enveloped(scenario: Erdil2025, limits: Limits, budgets: np.ndarray) -> Rela
     found = jax.device_get(envelope(scenario, limits, padded))
     kept = np.flatnonzero(found.log_speed[: len(budgets)] > UNFIT)
     layout = jax.tree.map(lambda x: np.broadcast_to(x, padded.shape)[kept], found.layout)
-    names = PARTITIONS
-    partition = tuple(names[int(i)] for i in found.partition[kept])
+    partition = tuple(PARTITIONS[int(i)] for i in found.partition[kept])
     speed = np.exp(found.log_speed[kept])
     return RelaxedFrontier(speed, found.cost[kept], layout, partition, found.gain[kept])
 

@@ -37,16 +37,8 @@ from ._envelope_table import (
 from ._relaxation import Limits
 
 
-class _Effort(eqx.Module):
-    """How many candidates are looked at, and for how many rounds; all static."""
-
-    listed: int = eqx.field(static=True)
-    kept: int = eqx.field(static=True)
-    short: int = eqx.field(static=True)
-    long: int = eqx.field(static=True)
-
-
-_PLAIN, _DRAFTED = _Effort(8, 3, 2, 8), _Effort(8, 3, 2, 8)
+# Candidates looked at first, those kept after so many rounds, and all rounds.
+_LISTED, _KEPT, _SHORT, _LONG = 8, 3, 2, 8
 _REACH, _SHRINK, _CLOSEST = 1e-2, 0.3, 1e-6
 _LOOKS = 2
 _DRAFT_REACH = (0.2, 0.45, 1e-4)
@@ -79,7 +71,7 @@ def envelope(scenario: Scenario, limits: Limits, budgets: Array) -> Envelope:
     at, window = _bracketed(scenario, limits, table, found, budgets)
     at, window = _shortened(scenario, limits, at, window)
     best = _refined(scenario, limits, at, window)
-    return _shared(scenario, limits, best, budgets) if _effort(scenario) is _DRAFTED else best
+    return _shared(scenario, limits, best, budgets) if table.drafted else best
 
 
 @eqx.filter_jit
@@ -104,14 +96,10 @@ def _shared(scenario: Scenario, limits: Limits, best: Envelope, budgets: Array) 
     x = jnp.log(tensor * stages * batch)[..., None] + jnp.asarray([-0.1, -0.03, 0.0, 0.03, 0.1])
     guesses = (jnp.log(batch), jnp.log1p(beside(layout.draft_tokens)))
     window = Window(x, *(jnp.broadcast_to(g[..., None], x.shape) for g in guesses), 0.0 * x, 0.0 * x)
-    window, gain = search.closer(at, window, 0, _DRAFTED.long)
+    window, gain = search.closer(at, window, 0, _LONG)
     found = search.settled(at, window, gain)
     better = found.log_speed > best.log_speed
     return jax.tree.map(lambda new, old: jnp.where(better, new, old), found, best)
-
-
-def _effort(scenario: Scenario) -> _Effort:
-    return _DRAFTED if any(f.drafted for f in scenario.families(jnp.ones(()))) else _PLAIN
 
 
 def _spaces(scenario: Scenario, limits: Limits) -> Spaces:
@@ -132,16 +120,15 @@ def _levelled(scenario: Scenario, limits: Limits, table: Table, budgets: Array) 
 def _bracketed(
     scenario: Scenario, limits: Limits, table: Table, found: Levels, budgets: Array
 ) -> tuple[Points, Window]:
-    return brackets(limits, _spaces(scenario, limits), table, found, budgets, _effort(scenario).listed)
+    return brackets(limits, _spaces(scenario, limits), table, found, budgets, _LISTED)
 
 
 @eqx.filter_jit
 def _shortened(scenario: Scenario, limits: Limits, at: Points, window: Window) -> tuple[Points, Window]:
     """The most promising of the list after two rounds."""
     search = _Search(scenario, limits, _spaces(scenario, limits))
-    effort = _effort(scenario)
-    window, _ = search.closer(at, window, 0, effort.short)
-    _, order = jax.lax.top_k(_hope(window), min(effort.kept, window.x.shape[1]))
+    window, _ = search.closer(at, window, 0, _SHORT)
+    _, order = jax.lax.top_k(_hope(window), min(_KEPT, window.x.shape[1]))
     at = jax.tree.map(lambda a: jnp.take_along_axis(a, order, 1), at)
     return at, jax.tree.map(lambda a: jnp.take_along_axis(a, order[..., None], 1), window)
 
@@ -149,8 +136,7 @@ def _shortened(scenario: Scenario, limits: Limits, at: Points, window: Window) -
 @eqx.filter_jit
 def _refined(scenario: Scenario, limits: Limits, at: Points, window: Window) -> Envelope:
     search = _Search(scenario, limits, _spaces(scenario, limits))
-    effort = _effort(scenario)
-    window, gain = search.closer(at, window, effort.short, effort.long)
+    window, gain = search.closer(at, window, _SHORT, _LONG)
     return search.settled(at, window, gain)
 
 

@@ -109,6 +109,7 @@ class Table(eqx.Module):
     """Seconds per token with the best draft length."""
     log_draft: Array
     room: Float[Array, "f g b"]
+    drafted: bool = eqx.field(static=True)
 
 
 def tabulate(scenario: Scenario, limits: Limits, s: Spaces) -> Table:
@@ -130,9 +131,8 @@ def tabulate(scenario: Scenario, limits: Limits, s: Spaces) -> Table:
     best = jnp.argmax(speed, axis=-1)
     room = scenario.memory_margin(layout, EXACT)[..., 0] / scenario.accelerator.hbm_size
     chosen = jnp.sum(jax.nn.one_hot(best, drafts.shape[1]) * drafts[:, None, None, :], axis=-1)
-    return Table(
-        tensor, box, batch, 1.0 / jnp.max(speed, axis=-1), chosen, jnp.broadcast_to(room, best.shape)
-    )
+    time, room = 1.0 / jnp.max(speed, axis=-1), jnp.broadcast_to(room, best.shape)
+    return Table(tensor, box, batch, time, chosen, room, s.drafted)
 
 
 def _grid(scenario: Scenario, s: Spaces) -> tuple[Array, Array]:

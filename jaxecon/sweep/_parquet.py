@@ -1,5 +1,6 @@
 """Parquet by pyarrow, which is optional: `pip install 'jaxecon[parquet]'`."""
 
+import importlib
 import io
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,7 +21,7 @@ _WHOLE = (
 def require_pyarrow() -> None:
     """Raise an InputError unless pyarrow can be imported."""
     try:
-        import pyarrow  # noqa: F401  # only whether it is there
+        importlib.import_module("pyarrow")
     except ImportError:
         cure = "pip install 'jaxecon[parquet]', or name a .csv file"
         raise InputError(f"Parquet needs pyarrow: {cure}") from None

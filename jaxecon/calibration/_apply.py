@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..specs import Accelerator, Efficiencies, EngineProfile
-from ._constants import ALGORITHMS, CONSTANTS, ENGINES, FAMILY_OF, NAMES, OTHER_ALGORITHMS, SHARE
+from ._constants import CONSTANTS, ENGINES, FAMILY_OF, NAMES, SHARE, algorithms
 
 LAUNCH = 2.5e-6
 """Seconds of one launch; constants in seconds are given to the cost model as multiples of it."""
@@ -113,11 +113,10 @@ def calibrated(
             value["exchange_latency_s"],
         ],
     )
-    if network.kind == "nccl":
-        names = ALGORITHMS.get(engine, OTHER_ALGORITHMS)
-        network = type(network)(**_fields(network) | {"algorithms": names})
+    names = algorithms(engine, network.engine_algorithms)
+    network = type(network)(**fields(network) | {"algorithms": names})
     return Accelerator(
-        **_fields(accelerator)
+        **fields(accelerator)
         | {
             "arithmetic_efficiency": arithmetic * factor["family.arithmetic"] * rate,
             "memory_efficiency": memory * factor["family.memory"] * rate,
@@ -137,7 +136,8 @@ def profile_of(accelerator: Accelerator) -> EngineProfile:
     return accelerator.engine
 
 
-def _fields(module: eqx.Module) -> dict:
+def fields(module: eqx.Module) -> dict:
+    """The fields of a module by name."""
     return {name: getattr(module, name) for name in type(module).__dataclass_fields__}
 
 

@@ -14,6 +14,7 @@ from .._numerics import EXACT
 from ..cost._serving_memory import cache_bytes
 from ..scenarios import Serving
 from ..specs import Accelerator, Layout, Model, PeakRates, Workload, load_accelerator
+from ._apply import fields
 from ._names import Precisions, accelerator_name, engine_name, model_of, precisions_of
 from ._sharing import AGGREGATED, prompt_load, shared_tokens
 from ._table import Measurement
@@ -141,6 +142,13 @@ def filled(accelerator: Accelerator) -> Accelerator:
     return eqx.tree_at(lambda a: a.peak, accelerator, every)
 
 
+def with_kernels(accelerator: Accelerator, own: tuple[str, ...]) -> Accelerator:
+    """The same accelerator with links that allow `own`, so that all in a stack have one structure."""
+    network = accelerator.network
+    network = type(network)(**fields(network) | {"engine_algorithms": own})
+    return eqx.tree_at(lambda a: a.network, accelerator, network)
+
+
 def cores(accelerator: Accelerator, parts: int) -> Accelerator:
     """One of `parts` equal cores of an accelerator."""
 
@@ -208,7 +216,7 @@ def blocks_of(cases: list[Case]) -> list[Block]:
                 Block(
                     rows,
                     stacked([c.model for c in every]),
-                    stacked([c.accelerator for c in every]),
+                    stacked([with_kernels(c.accelerator, ()) for c in every]),
                     stacked([c.layout for c in every]),
                     jnp.asarray([c.context for c in every]),
                     jnp.asarray([c.output for c in every]),

@@ -100,13 +100,22 @@ FAMILY_OF = {
     "trainium2": "neuron",
 }
 """Families whose machines share constants; a machine not listed has the shared constants alone."""
-ALGORITHMS = {
-    "tensorrt-llm": ("library", "one_shot", "pairwise"),
-    "vllm": ("library", "one_shot", "two_shot", "pairwise"),
-    "sglang": ("library", "one_shot", "two_shot", "pairwise"),
+_KERNELS = ("one_shot", "two_shot", "pairwise")
+KERNELS = {
+    "tensorrt-llm": ("one_shot", "pairwise"),
+    "vllm": ("one_shot", "two_shot", "in_switch", "pairwise"),
+    "sglang": _KERNELS,
+    "gpt-fast": (),
+    "neuron": (),
 }
-"""Collectives of an engine's own, beside the library's. TensorRT-LLM keeps to one-shot reductions."""
-OTHER_ALGORITHMS = ("library", "one_shot", "two_shot", "pairwise")
+"""Collectives of an engine's own, where the links allow them. TensorRT-LLM keeps to one-shot
+reductions; gpt-fast has only the library's."""
+
+
+def algorithms(engine: str, links: tuple[str, ...]) -> tuple[str, ...]:
+    """What an engine chooses from on links that allow `links` (`Network.engine_algorithms`)."""
+    own = KERNELS.get(engine, _KERNELS)
+    return ("library", *(name for name in links if name in own))
 
 
 def _levels() -> list[Constant]:

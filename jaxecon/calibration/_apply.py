@@ -20,6 +20,7 @@ _LEVELS = (
     "family.launch",
     "family.expert_memory",
     "family.step",
+    "family.collective",
     "machine.rate",
     "engine.launch",
     "engine.step",
@@ -57,8 +58,9 @@ def calibrated(
 
     Args:
         vector: the constants, unconstrained, in the order of `CONSTANTS`.
-        accelerator: its full rates and links; efficiencies and latencies are replaced.
-        engine: the engine's short name, which decides among collectives.
+        accelerator: its full rates and links, with the engine's collectives (`choosing`); efficiencies
+            and latencies are replaced.
+        engine: the engine's short name.
         where: `places` of the accelerator and engine.
         note: what `.calibration` says.
     """
@@ -107,16 +109,14 @@ def calibrated(
         network,
         [
             jnp.zeros_like(vector[0]),
-            value["collective_hop_s"] * factor["engine.collective"],
+            value["collective_hop_s"] * factor["family.collective"] * factor["engine.collective"],
             value["link_efficiency"],
             value["link_efficiency"],
             value["exchange_latency_s"],
         ],
     )
-    names = algorithms(engine, network.engine_algorithms)
-    network = type(network)(**fields(network) | {"algorithms": names})
     return Accelerator(
-        **fields(accelerator)
+        **_fields(accelerator)
         | {
             "arithmetic_efficiency": arithmetic * factor["family.arithmetic"] * rate,
             "memory_efficiency": memory * factor["family.memory"] * rate,
@@ -136,8 +136,20 @@ def profile_of(accelerator: Accelerator) -> EngineProfile:
     return accelerator.engine
 
 
-def fields(module: eqx.Module) -> dict:
-    """The fields of a module by name."""
+def choosing(accelerator: Accelerator, engine: str | None) -> Accelerator:
+    """The accelerator with the collectives that an engine chooses from; None for the library's alone."""
+    links = accelerator.network.engine_algorithms
+    return with_collectives(accelerator, ("library",) if engine is None else algorithms(engine, links))
+
+
+def with_collectives(accelerator: Accelerator, names: tuple[str, ...]) -> Accelerator:
+    """The accelerator with these collectives to choose from."""
+    network = accelerator.network
+    network = type(network)(**_fields(network) | {"algorithms": names})
+    return eqx.tree_at(lambda a: a.network, accelerator, network)
+
+
+def _fields(module: eqx.Module) -> dict:
     return {name: getattr(module, name) for name in type(module).__dataclass_fields__}
 
 

@@ -14,8 +14,8 @@ from ..cost._serving_network import Exchange
 from ..cost._serving_step import Engine, PassWork, pass_seconds
 from ..specs import Accelerator, Layout, Model, Workload
 from ._apply import Places, Vector, calibrated, profile_of, stacked_places
-from ._cases import CHUNK_TOKENS, SIZE, Block, Case, blocks_of, fitting_batches, stacked, with_kernels
-from ._constants import PRIOR_MEAN, algorithms
+from ._cases import CHUNK_TOKENS, SIZE, Block, Case, blocks_of, fitting_batches, stacked
+from ._constants import PRIOR_MEAN
 
 _KINDS = ("head", "attention", "projection", "feed_forward", "expert")
 
@@ -32,7 +32,7 @@ class Design(eqx.Module):
     rows: tuple[int, ...] = eqx.field(static=True)
     """Positions of the rows among all."""
     engine: str = eqx.field(static=True)
-    """One of the engines; the others have the same collectives."""
+    """One of the engines; its name changes no number."""
 
     def seconds(self, vector: Vector) -> Float[Array, " rows"]:
         """Seconds per output token of every row, at unconstrained constants."""
@@ -119,24 +119,20 @@ def _seconds(design: Design, vector: Vector) -> Array:
 def _split(cases: list[Case], works: TokenWork) -> tuple[Design, ...]:
     sets: dict[Any, list[int]] = {}
     for i, case in enumerate(cases):
-        sets.setdefault(_own(case), []).append(i)
+        network = case.accelerator.network
+        sets.setdefault((network.kind, network.algorithms), []).append(i)
     return tuple(
         Design(
             jax.tree.map(lambda x, rows=rows: jnp.asarray(x[rows]), works),
-            stacked([with_kernels(cases[i].accelerator, own) for i in rows]),
+            stacked([cases[i].accelerator for i in rows]),
             stacked_places([(cases[i].machine, cases[i].engine) for i in rows]),
             jnp.asarray([float(cases[i].aggregated) for i in rows]),
             jnp.asarray([cases[i].tokens_per_step for i in rows]),
             tuple(rows),
             cases[rows[0]].engine,
         )
-        for own, rows in sets.items()
+        for rows in sets.values()
     )
-
-
-def _own(case: Case) -> tuple[str, ...]:
-    """Collectives of the engine's own on the case's links."""
-    return algorithms(case.engine, case.accelerator.network.engine_algorithms)[1:]
 
 
 def works_of(blocks: list[Block], batches: np.ndarray, like: TokenWork | None = None) -> TokenWork:

@@ -131,6 +131,9 @@ def show(result: dict[str, Any], model: str, accelerator: str) -> None:
     for left, right in zip_longest(times, uses, fillvalue=("", "")):
         table.add_row(*left, *right)
     console.print(table)
+    if result["collectives"]:
+        words = ", ".join(f"{k.replace('_', '-')} {v}" for k, v in result["collectives"].items())
+        console.print(f"collectives of a step: {words}", soft_wrap=True)
     console.print(_beside(result), soft_wrap=True)
     for engine, command in result["launch"].items():
         console.print(f"[dim]{engine}:[/] {command}", soft_wrap=True, highlight=False)

@@ -53,7 +53,7 @@ class Network(eqx.Module):
     kind: str = eqx.field(static=True, default="nccl")
     algorithms: tuple[str, ...] = eqx.field(static=True, converter=tuple, default=("library",))
     """What may be chosen from, of `ALGORITHMS`; the quickest is taken for each message."""
-    engine_algorithms: tuple[str, ...] = eqx.field(static=True, converter=tuple, default=())
+    engine_algorithms: tuple[str, ...] = eqx.field(static=True, converter=Notes, default=())
     """What kernels of an engine's own can do on these links, of `ALGORITHMS`; not chosen from before an
     engine that has them is named."""
     library_latency: Scalar = eqx.field(converter=scalar, default=1.0)

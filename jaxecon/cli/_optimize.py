@@ -191,8 +191,8 @@ def _binding_line(relaxed: dict[str, Any]) -> str:
 def flat(result: dict[str, Any]) -> dict[str, Any]:
     """One row of an answer, for CSV."""
     row = {k: v for k, v in result.items() if not isinstance(v, dict)}
-    parts = ("layout", "step_time_s", "memory_bytes", "prices_usd_per_million_tokens", "energy")
-    for key in (*parts, "certificate", "relaxed", "rounded"):
+    parts = ("layout", "step_time_s", "collectives", "memory_bytes", "prices_usd_per_million_tokens")
+    for key in (*parts, "energy", "certificate", "relaxed", "rounded"):
         part = result.get(key) or {}
         row |= {f"{key}.{k}": v for k, v in part.items() if not isinstance(v, dict)}
     return row

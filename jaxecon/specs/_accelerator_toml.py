@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .._errors import InputError, nearest
-from ._accelerator import Accelerator, Efficiencies, Network, PeakRates
+from ._accelerator import ALGORITHMS, Accelerator, Efficiencies, Network, PeakRates
 
 
 class _Number(NamedTuple):
@@ -158,6 +158,8 @@ def _algorithms(data: dict[str, Any], path: Path) -> dict[str, list[str]]:
         names = data["network"].get(key, [])
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise InputError(f"{path}: 'network.{key}' is {names!r}; expected a list of names")
+        for name in set(names) - set(ALGORITHMS):
+            raise InputError(f"{path}: 'network.{key}' has {name!r}; {nearest(name, ALGORITHMS)}")
         if key in data["network"]:
             found[key] = names
     return found
@@ -201,6 +203,7 @@ def load_accelerator(
     data = _read(path)
     numbers, texts = _parse(data, str(path))
     sources = [(_FIELDS[key].field, texts[key]) for key in numbers if key != "rental_usd_per_hour"]
+    sources += [(f"network.{key}", texts[key]) for key in _LISTS["network"] if key in texts]
     if price_per_hour is not None:
         price = _given_price(price_per_hour)
         sources.append(("price", "given by the caller"))

@@ -112,7 +112,7 @@ KERNELS = {
     "neuron": (),
 }
 """Collectives of an engine's own, where the links allow them. TensorRT-LLM keeps to one-shot
-reductions; gpt-fast has only the library's."""
+reductions; gpt-fast, whose reductions are PyTorch's, is taken to use the library's."""
 
 
 def algorithms(engine: str, links: tuple[str, ...]) -> tuple[str, ...]:

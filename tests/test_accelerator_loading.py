@@ -64,6 +64,20 @@ def test_known_values() -> None:
     assert load_accelerator("a100-sxm-80gb").peak.bits4 is None
 
 
+def test_links_allow_engines_what_the_hardware_has() -> None:
+    allowed = {n: load_accelerator(n, price_per_hour=1.0).network for n in list_accelerators()}
+    switched = {n for n, net in allowed.items() if "in_switch" in net.engine_algorithms}
+    assert {"h100-sxm", "h200-sxm", "b200-sxm", "gb200-nvl72"} <= switched
+    assert not switched & {"a100-sxm-80gb", "mi300x", "h100-nvl", "l40s"}
+    assert all(not net.engine_algorithms for n, net in allowed.items() if "pcie" in n or n.startswith("tpu"))
+    for name, net in allowed.items():
+        assert net.algorithms == ("library",)
+        said = dict(load_accelerator(name, price_per_hour=1.0).sources)
+        assert bool(net.engine_algorithms) == ("network.engine_algorithms" in said)
+        if net.engine_algorithms:
+            assert {"one_shot", "two_shot", "pairwise"} <= set(net.engine_algorithms)
+
+
 BANDWIDTH = "hbm_bandwidth_bytes_per_s = 3.35e12"
 BAD = [
     (BANDWIDTH, f"hbm_bandwidth_bytes_per_s = {value}", "memory.hbm_bandwidth_bytes_per_s")
@@ -80,6 +94,9 @@ BAD = [
     ('kind = "nccl"', "", "network.kind"),
     ("domain_size = 8", "domain_size = 8.5", "network.domain_size"),
     ("domain_size = 8", "domain_size = 0", "network.domain_size"),
+    ('["one_shot", ', '["one_shoot", ', "did you mean 'one_shot'"),
+    ('["one_shot", ', '[1, "one_shot", ', "network.engine_algorithms"),
+    ('engine_algorithms = "', 'engine_algorithm = "', "did you mean 'engine_algorithms'"),
     ("_up_bandwidth_bytes_per_s = 4.5e11", "_up_bandwidth_bytes_per_s = 450", "scale_up_bandwidth"),
     ("_out_bandwidth_bytes_per_s = 5.0e10", "_out_bandwidth_bytes_per_s = 50", "scale_out_bandw"),
     ("rental_usd_per_hour = 1.3", "rental_usd_per_hour = -1.3", "price.rental_usd_per_hour"),

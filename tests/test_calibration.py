@@ -130,6 +130,26 @@ def test_calibrated_accelerators_say_so():
     assert "borrows what all share" in str(alone.calibration)
 
 
+def test_engines_bring_the_collectives_that_links_allow():
+    """TensorRT-LLM keeps to one-shot reductions, and no engine has any of its own on PCIe or a torus."""
+
+    def choice(name, **options):
+        return je.load_accelerator(name, price_per_hour=1.0, **options).network.algorithms
+
+    assert choice("h100-sxm") == ("library",)
+    assert choice("h100-sxm", engine="vllm") == ("library", "one_shot", "two_shot", "in_switch", "pairwise")
+    assert choice("h100-sxm", engine="tensorrt-llm") == ("library", "one_shot", "pairwise")
+    assert choice("a100-sxm-80gb", engine="vllm") == ("library", "one_shot", "two_shot", "pairwise")
+    without = (("l40s", "vllm"), ("mi250x", "vllm"), ("groq-lpu-v1", "vllm"), ("h100-sxm", "gpt-fast"))
+    for name, engine in without:
+        assert choice(name, engine=engine) == ("library",)
+    assert choice("h100-sxm", engine="vllm", collectives="library") == ("library",)
+    assert choice("h100-sxm", collectives="best") == choice("h100-sxm", engine="vllm")
+    assert choice("tpu-v5e", collectives="best") == ("library",)
+    with pytest.raises(InputError, match="no collectives 'bets'; did you mean 'best'"):
+        choice("h100-sxm", collectives="bets")
+
+
 def test_engines_and_links_without_constants_are_refused():
     with pytest.raises(InputError, match="no fitted constants for engine 'vlm'; did you mean 'vllm'"):
         je.load_accelerator("h100-sxm", engine="vlm")

@@ -34,6 +34,7 @@ def test_explain_agrees_with_optimize(run):
     same = json.loads(run("explain", *SCENE, "--layout", words, "--json")[1])
     assert same["speed_tokens_per_s"] == pytest.approx(best["speed_tokens_per_s"], rel=1e-12)
     assert same["memory_bytes"] == best["memory_bytes"]
+    assert same["collectives"] == best["collectives"] == {"all_reduce": "library LL"}
 
 
 def test_tables_and_csv(run):
@@ -170,7 +171,9 @@ def test_sparse_layouts_on_the_command_line(run):
     assert prices["input"] < prices["blended"] < prices["output"]
     owned = json.loads(run(*words, "--purchase", "30000", "--utilisation", "0.5")[1])
     assert owned["cost_usd_per_million_tokens"] != plain["cost_usd_per_million_tokens"]
+    assert list(plain["collectives"]) == ["all_reduce", "dispatch", "combine"]
     text = run(*words[:-1])[1]
+    assert "collectives of a step: all-reduce library" in text
     assert "data 8, expert 8" in text and "first token after" in text and "buffers" in text
     measured = ("--speculation", "deepseek-r1-mtp-thinking")
     drafted = "tensor=8,expert=8,data=8,batch=64,draft_tokens=2"

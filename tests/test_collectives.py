@@ -118,6 +118,33 @@ def test_axes_of_a_torus_shorten_the_way():
     assert float(times[0][1]) == pytest.approx(float(times[1][1]))
 
 
+@pytest.mark.parametrize(("kind", "algorithms"), [("nccl", EVERY), ("nccl", ("library",)), ("torus", EVERY)])
+def test_what_is_taken_has_a_name_and_takes_the_least_time(kind, algorithms):
+    net = network(algorithms, kind=kind)
+    messages = (RANKS, DOMAINS, SIZES)
+    for operation, many in (
+        ("all_reduce", collectives.all_reduces(net, *messages)),
+        ("all_gather", collectives.all_gathers(net, *messages)),
+        ("all_to_all", collectives.all_to_alls(net, *messages, 0.5 * SIZES)),
+        ("point_to_point", collectives.point_to_points(net, SIZES)),
+    ):
+        sums, names = many.latencies + many.bandwidths, collectives.candidate_names(net, operation)
+        assert sums.shape[-1] == len(names) == len(set(names))
+        chosen = np.take_along_axis(np.asarray(sums), np.asarray(many.taken)[:, None], axis=-1)[:, 0]
+        np.testing.assert_allclose(chosen, sum(many.least(EXACT)), rtol=1e-14)
+    one = jnp.ones(())
+    assert int(collectives.all_reduces(net, one, one, one).taken) == -1
+
+
+def test_names_of_small_and_large_messages():
+    net, names = network(EVERY), collectives.candidate_names(network(EVERY), "all_reduce")
+    small, large = (
+        names[int(collectives.all_reduces(net, *(jnp.asarray(x) for x in (8.0, 1.0, z))).taken)]
+        for z in (1e3, 1e9)
+    )
+    assert (small, large) == ("one_shot", "in_switch")
+
+
 @pytest.mark.parametrize("algorithms", [("library", "two_shots"), ("ring",)])
 def test_unknown_algorithms_are_named(algorithms):
     with pytest.raises(je.InputError, match="two_shot|library"):

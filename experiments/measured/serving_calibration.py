@@ -29,6 +29,7 @@ import numpy as np
 
 from jaxecon._numerics import EXACT
 from jaxecon.calibration import CONSTANTS, calibrate, case_of, read_measurements
+from jaxecon.calibration._apply import choosing
 from jaxecon.calibration._design import designs_of
 from jaxecon.cost._serving_step import Engine, pass_seconds
 
@@ -43,6 +44,7 @@ def uncalibrated(cases: list, full_rates: bool) -> np.ndarray:
     for design in designs_of(cases):
 
         def one(work, accelerator, per_step):
+            accelerator = choosing(accelerator, None)
             if full_rates:
                 accelerator = eqx.tree_at(
                     lambda a: [a.arithmetic_efficiency, a.memory_efficiency],

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..specs import Accelerator, Efficiencies, EngineProfile
-from ._constants import ALGORITHMS, CONSTANTS, ENGINES, FAMILY_OF, NAMES, OTHER_ALGORITHMS, SHARE
+from ._constants import CONSTANTS, ENGINES, FAMILY_OF, NAMES, SHARE, algorithms
 
 LAUNCH = 2.5e-6
 """Seconds of one launch; constants in seconds are given to the cost model as multiples of it."""
@@ -20,6 +20,7 @@ _LEVELS = (
     "family.launch",
     "family.expert_memory",
     "family.step",
+    "family.collective",
     "machine.rate",
     "engine.launch",
     "engine.step",
@@ -57,8 +58,9 @@ def calibrated(
 
     Args:
         vector: the constants, unconstrained, in the order of `CONSTANTS`.
-        accelerator: its full rates and links; efficiencies and latencies are replaced.
-        engine: the engine's short name, which decides among collectives.
+        accelerator: its full rates and links, with the engine's collectives (`choosing`); efficiencies
+            and latencies are replaced.
+        engine: the engine's short name.
         where: `places` of the accelerator and engine.
         note: what `.calibration` says.
     """
@@ -107,15 +109,12 @@ def calibrated(
         network,
         [
             jnp.zeros_like(vector[0]),
-            value["collective_hop_s"] * factor["engine.collective"],
+            value["collective_hop_s"] * factor["family.collective"] * factor["engine.collective"],
             value["link_efficiency"],
             value["link_efficiency"],
             value["exchange_latency_s"],
         ],
     )
-    if network.kind == "nccl":
-        names = ALGORITHMS.get(engine, OTHER_ALGORITHMS)
-        network = type(network)(**_fields(network) | {"algorithms": names})
     return Accelerator(
         **_fields(accelerator)
         | {
@@ -135,6 +134,19 @@ def profile_of(accelerator: Accelerator) -> EngineProfile:
     if accelerator.engine is None:
         raise ValueError("the accelerator has no engine profile")
     return accelerator.engine
+
+
+def choosing(accelerator: Accelerator, engine: str | None) -> Accelerator:
+    """The accelerator with the collectives that an engine chooses from; None for the library's alone."""
+    links = accelerator.network.engine_algorithms
+    return with_collectives(accelerator, ("library",) if engine is None else algorithms(engine, links))
+
+
+def with_collectives(accelerator: Accelerator, names: tuple[str, ...]) -> Accelerator:
+    """The accelerator with these collectives to choose from."""
+    network = accelerator.network
+    network = type(network)(**_fields(network) | {"algorithms": names})
+    return eqx.tree_at(lambda a: a.network, accelerator, network)
 
 
 def _fields(module: eqx.Module) -> dict:

@@ -14,6 +14,7 @@ from .._numerics import EXACT
 from ..cost._serving_memory import cache_bytes
 from ..scenarios import Serving
 from ..specs import Accelerator, Layout, Model, PeakRates, Workload, load_accelerator
+from ._apply import choosing
 from ._names import Precisions, accelerator_name, engine_name, model_of, precisions_of
 from ._sharing import AGGREGATED, prompt_load, shared_tokens
 from ._table import Measurement
@@ -74,7 +75,7 @@ def case_of(row: Measurement) -> Case:
     precisions = precisions_of(row.weight_prec, row.kv_prec)
     machine, engine = accelerator_name(row.gpu), engine_name(row.engine)
     model = _served(row.model, row.hf_model, precisions, engine not in STATIC_CACHE)
-    accelerator = _hardware(machine)
+    accelerator = _hardware(machine, engine)
     count = row.n_gpus // row.replicas
     tensor, data = row.tp, row.attn_dp
     if tensor > count and data == 1 and tensor % count == 0:
@@ -130,8 +131,8 @@ def _served(name: str, repository: str, precisions: Precisions, windows: bool) -
 
 
 @functools.cache
-def _hardware(name: str) -> Accelerator:
-    return filled(load_accelerator(name, price_per_hour=1.0))
+def _hardware(name: str, engine: str) -> Accelerator:
+    return choosing(filled(load_accelerator(name, price_per_hour=1.0)), engine)
 
 
 def filled(accelerator: Accelerator) -> Accelerator:
@@ -208,7 +209,7 @@ def blocks_of(cases: list[Case]) -> list[Block]:
                 Block(
                     rows,
                     stacked([c.model for c in every]),
-                    stacked([c.accelerator for c in every]),
+                    stacked([choosing(c.accelerator, None) for c in every]),
                     stacked([c.layout for c in every]),
                     jnp.asarray([c.context for c in every]),
                     jnp.asarray([c.output for c in every]),

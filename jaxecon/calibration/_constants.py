@@ -61,13 +61,16 @@ def _shared() -> list[Constant]:
 
 
 FAMILIES = {
-    "hopper": {"memory": 0.1, "arithmetic": 0.2, "launch": 0.4, "expert_memory": 0.1},
+    "hopper": {"memory": 0.1, "arithmetic": 0.2, "launch": 0.4, "expert_memory": 0.1, "collective": 0.15},
     "ampere": {"memory": 0.1},
     "cdna": {"memory": 0.15, "arithmetic": 0.3, "launch": 0.4, "step": 0.3},
     "neuron": {"memory": 0.5, "step": 0.5},
 }
 """Factors of a family of accelerators beside the others' (Blackwell's), with the spread of their
 logarithms: what the family's rates and launches are to the shared constants."""
+_MEDIANS = {"hopper.collective": 0.85}
+"""Prior medians of such factors other than 1: a one-shot kernel alone takes 4.3 us on an H100 and 5.0 us
+on a B200, as their catalogue files say."""
 _TITLES = {"hopper": "Hopper", "ampere": "Ampere", "cdna": "AMD Instinct", "neuron": "AWS Neuron"}
 MACHINES = {"b300-sxm": 0.02, "gb200-nvl72": 0.02, "h200-sxm": 0.02}
 """Factors on all rates of one machine beside its family's, likewise."""
@@ -100,13 +103,22 @@ FAMILY_OF = {
     "trainium2": "neuron",
 }
 """Families whose machines share constants; a machine not listed has the shared constants alone."""
-ALGORITHMS = {
-    "tensorrt-llm": ("library", "one_shot", "pairwise"),
-    "vllm": ("library", "one_shot", "two_shot", "pairwise"),
-    "sglang": ("library", "one_shot", "two_shot", "pairwise"),
+_KERNELS = ("one_shot", "two_shot", "pairwise")
+KERNELS = {
+    "tensorrt-llm": ("one_shot", "pairwise"),
+    "vllm": ("one_shot", "two_shot", "in_switch", "pairwise"),
+    "sglang": _KERNELS,
+    "gpt-fast": (),
+    "neuron": (),
 }
-"""Collectives of an engine's own, beside the library's. TensorRT-LLM keeps to one-shot reductions."""
-OTHER_ALGORITHMS = ("library", "one_shot", "two_shot", "pairwise")
+"""Collectives of an engine's own, where the links allow them. TensorRT-LLM keeps to one-shot
+reductions; gpt-fast, whose reductions are PyTorch's, is taken to use the library's."""
+
+
+def algorithms(engine: str, links: tuple[str, ...]) -> tuple[str, ...]:
+    """What an engine chooses from on links that allow `links` (`Network.engine_algorithms`)."""
+    own = KERNELS.get(engine, _KERNELS)
+    return ("library", *(name for name in links if name in own))
 
 
 def _levels() -> list[Constant]:
@@ -114,7 +126,8 @@ def _levels() -> list[Constant]:
     for family, factors in FAMILIES.items():
         for what, spread in factors.items():
             text = f"{what.replace('_', ' ')} of {_TITLES[family]} accelerators beside the shared constant"
-            rows.append(Constant(f"{family}.{what}", FACTOR, 1.0, spread, text))
+            name = f"{family}.{what}"
+            rows.append(Constant(name, FACTOR, _MEDIANS.get(name, 1.0), spread, text))
     for machine, spread in MACHINES.items():
         rows.append(
             Constant(f"{machine}.rate", FACTOR, 1.0, spread, f"all rates of {machine} beside its family's")

@@ -15,7 +15,7 @@ from ..cost._serving_step import Engine, PassWork, pass_seconds
 from ..specs import Accelerator, Layout, Model, Workload
 from ._apply import Places, Vector, calibrated, profile_of, stacked_places
 from ._cases import CHUNK_TOKENS, SIZE, Block, Case, blocks_of, fitting_batches, stacked
-from ._constants import ALGORITHMS, OTHER_ALGORITHMS, PRIOR_MEAN
+from ._constants import PRIOR_MEAN
 
 _KINDS = ("head", "attention", "projection", "feed_forward", "expert")
 
@@ -32,7 +32,7 @@ class Design(eqx.Module):
     rows: tuple[int, ...] = eqx.field(static=True)
     """Positions of the rows among all."""
     engine: str = eqx.field(static=True)
-    """One of the engines; the others have the same collectives."""
+    """One of the engines; its name changes no number."""
 
     def seconds(self, vector: Vector) -> Float[Array, " rows"]:
         """Seconds per output token of every row, at unconstrained constants."""
@@ -119,7 +119,8 @@ def _seconds(design: Design, vector: Vector) -> Array:
 def _split(cases: list[Case], works: TokenWork) -> tuple[Design, ...]:
     sets: dict[Any, list[int]] = {}
     for i, case in enumerate(cases):
-        sets.setdefault(ALGORITHMS.get(case.engine, OTHER_ALGORITHMS), []).append(i)
+        network = case.accelerator.network
+        sets.setdefault((network.kind, network.algorithms), []).append(i)
     return tuple(
         Design(
             jax.tree.map(lambda x, rows=rows: jnp.asarray(x[rows]), works),

@@ -15,10 +15,13 @@ from .._programs import program
 from ..scenarios import Serving
 from ..specs import Accelerator, Layout
 from ..specs import load_accelerator as load_plain
-from ._apply import Places, calibrated, places, profile_of
+from ._apply import Places, calibrated, choosing, places, profile_of, with_collectives
 from ._constants import FAMILIES, FAMILY_OF
 from ._names import engine_name
 from ._shipped import Shipped, shipped
+
+
+_COLLECTIVES = ("library", "best")
 
 
 class Interval(NamedTuple):
@@ -38,27 +41,40 @@ def load_accelerator(
     price_per_hour: float | None = None,
     engine: str | None = None,
     constants: str | os.PathLike[str] | None = None,
+    collectives: str | None = None,
 ) -> Accelerator:
     """An accelerator of the catalogue (name in any case) or of a TOML file.
 
     With `engine`, its efficiencies and latencies are those fitted to measurements of that serving
-    engine, and prompts and decoding share it as that engine does. An accelerator without measured
-    points borrows from its family and from the constants that all share; `.calibration` says which.
-    Without `engine` the efficiencies are those of the file, and `.calibration` is "not calibrated".
+    engine, prompts and decoding share it as that engine does, and of its collectives those are chosen
+    from that the links allow (`Network.engine_algorithms`). An accelerator without measured points
+    borrows from its family and from the constants that all share; `.calibration` says which. Without
+    `engine` the efficiencies are those of the file, the collectives the library's alone, and
+    `.calibration` is "not calibrated".
 
     Args:
         name_or_path: a catalogue name or the path of a TOML file.
         price_per_hour: US dollars per accelerator and hour, in place of the recorded rental price.
         engine: "vllm", "tensorrt-llm", "sglang", "gpt-fast" or "neuron".
         constants: a file that `jaxecon calibrate --out` has written, in place of the shipped one.
+        collectives: "library" for the library's alone, whatever the engine; "best" for all that engines
+            have on these links, without an engine at the latencies that the file states. By default an
+            engine's own where one is named, else those of the file.
 
     Raises:
-        InputError: if the name or file is unknown or malformed, no price is known, no constants are
-            fitted for the engine, or the accelerator's links are a torus, which no data cover.
+        InputError: if `collectives` is neither, the name or file is unknown or malformed, no price is
+            known, no constants are fitted for the engine, or the accelerator's links are a torus, which
+            no data cover.
     """
     plain = load_plain(name_or_path, price_per_hour=price_per_hour)
+    if collectives not in (None, *_COLLECTIVES):
+        raise InputError(f"no collectives {collectives!r}; {nearest(str(collectives), _COLLECTIVES)}")
+    network = plain.network
+    best = tuple(dict.fromkeys((*network.algorithms, *network.engine_algorithms)))
+    names = {"library": ("library",), "best": best}.get(collectives or "")
+    chosen = None if names is None else with_collectives(plain, names)
     if engine is None:
-        return plain
+        return plain if chosen is None else chosen
     fitted = shipped(None if constants is None else Path(constants))
     name = engine_name(engine)
     valid = sorted(set(fitted.engines) - {"other"})
@@ -68,7 +84,7 @@ def load_accelerator(
         raise InputError(f"{plain.name} has a torus of links, for which nothing is fitted; leave engine out")
     where = _places(str(plain.name), name)
     note = _provenance(fitted, str(plain.name))
-    return calibrated(jnp.asarray(fitted.vector), plain, name, where, note)
+    return calibrated(jnp.asarray(fitted.vector), chosen or choosing(plain, name), name, where, note)
 
 
 def _places(machine: str, engine: str) -> Places:

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 
 from .._errors import InfeasibleError, InputError, nearest
+from ..cost._serving_network import taken_names
 from ..report._launch import launch_commands
 from ..scenarios import Serving, account, inspect_layouts, why_illegal
 from ..specs import Layout, Site
@@ -76,6 +77,7 @@ def described(scenario: Serving, layout: Layout, name: str, site: Site | None = 
         "cost_usd_per_million_tokens": float(seen.cost),
         "layout": {k: int(getattr(plain, k)) for k in degrees},
         "step_time_s": {k: float(getattr(time, k)) for k in parts},
+        "collectives": taken_names(seen.collectives or {}, scenario.accelerator.network),
         "memory_bytes": {k: float(getattr(ledger, k)) for k in uses},
         **account(scenario, layout, site),
         "launch": launch_commands(scenario, layout, name),

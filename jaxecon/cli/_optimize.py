@@ -131,6 +131,9 @@ def show(result: dict[str, Any], model: str, accelerator: str) -> None:
     for left, right in zip_longest(times, uses, fillvalue=("", "")):
         table.add_row(*left, *right)
     console.print(table)
+    if result["collectives"]:
+        words = ", ".join(f"{k.replace('_', '-')} {v}" for k, v in result["collectives"].items())
+        console.print(f"collectives of a step: {words}", soft_wrap=True)
     console.print(_beside(result), soft_wrap=True)
     for engine, command in result["launch"].items():
         console.print(f"[dim]{engine}:[/] {command}", soft_wrap=True, highlight=False)
@@ -188,8 +191,8 @@ def _binding_line(relaxed: dict[str, Any]) -> str:
 def flat(result: dict[str, Any]) -> dict[str, Any]:
     """One row of an answer, for CSV."""
     row = {k: v for k, v in result.items() if not isinstance(v, dict)}
-    parts = ("layout", "step_time_s", "memory_bytes", "prices_usd_per_million_tokens", "energy")
-    for key in (*parts, "certificate", "relaxed", "rounded"):
+    parts = ("layout", "step_time_s", "collectives", "memory_bytes", "prices_usd_per_million_tokens")
+    for key in (*parts, "energy", "certificate", "relaxed", "rounded"):
         part = result.get(key) or {}
         row |= {f"{key}.{k}": v for k, v in part.items() if not isinstance(v, dict)}
     return row

@@ -9,19 +9,65 @@ among protocols (`collective_time`).
 Symbols: r ranks on n domains, g = r/n in each, z bytes.
 """
 
+from typing import NamedTuple
+
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from .._numerics import Arithmetic
+from .._numerics import EXACT, Arithmetic
 from ..specs import Network
 
-from ._collectives import library_candidates, torus_candidates
+from ._collectives import PROTOCOLS, library_candidates, torus_candidates
 
 Times = tuple[Array, Array]
 """(latency, bandwidth), seconds."""
+_REDUCTIONS = ("ring", "tree", "one_shot", "two_shot", "in_switch")
+_GATHERS = ("ring", "two_shot")
+
+
+class Candidates(NamedTuple):
+    """Seconds of one message by every algorithm, on a last axis in the order of `candidate_names`."""
+
+    ranks: Array
+    latencies: Array
+    bandwidths: Array
+
+    def least(self, arithmetic: Arithmetic) -> Times:
+        """Both parts of the candidate with the least sum; 0 for a single rank."""
+        weights = arithmetic.min_weights(self.latencies + self.bandwidths)
+        alone = jnp.broadcast_to(self.ranks <= 1.0, self.latencies.shape[:-1])
+        parts = (jnp.sum(weights * self.latencies, axis=-1), jnp.sum(weights * self.bandwidths, axis=-1))
+        return jnp.where(alone, 0.0, parts[0]), jnp.where(alone, 0.0, parts[1])
+
+    @property
+    def taken(self) -> Array:
+        """The number of the candidate with the least sum; -1 for a single rank."""
+        index = jnp.argmin(self.latencies + self.bandwidths, axis=-1)
+        return jnp.where(jnp.broadcast_to(self.ranks <= 1.0, index.shape), -1, index)
+
+
+def candidate_names(network: Network, operation: str) -> tuple[str, ...]:
+    """What the candidates of an "all_reduce", "all_gather" (or reduce-scatter), "all_to_all" or
+    "point_to_point" are."""
+    torus = network.kind == "torus"
+    names = ("ring", "ring by axes") if torus else tuple(f"library {p}" for p in PROTOCOLS)
+    if operation == "point_to_point":
+        return names
+    if operation == "all_to_all":
+        names += ("pairwise",) if "pairwise" in network.algorithms else ()
+        return tuple(f"{name}{way}" for name in names for way in ("", ", forwarded inside domains"))
+    rows = _REDUCTIONS if operation == "all_reduce" else _GATHERS
+    return names + (() if torus else tuple(name for name in network.algorithms if name in rows))
 
 
 def all_reduce(network: Network, ranks: Array, domains: Array, size: Array, arithmetic: Arithmetic) -> Times:
+    """Seconds of `all_reduces` by the quickest."""
+    return all_reduces(network, ranks, domains, size, arithmetic).least(arithmetic)
+
+
+def all_reduces(
+    network: Network, ranks: Array, domains: Array, size: Array, arithmetic: Arithmetic = EXACT
+) -> Candidates:
     """The sum of `size` bytes of every rank, on every rank.
 
     ring: 2(r - 1) steps of z/r. tree: 2 log2 r steps, z up and z down. one_shot: everybody reads all.
@@ -39,10 +85,17 @@ def all_reduce(network: Network, ranks: Array, domains: Array, size: Array, arit
         "two_shot": (2.0 + 0.0 * r, levels, 2.0 * (1.0 - 1.0 / g), across),
         "in_switch": (2.0 + 0.0 * r, levels, 1.0 + 1.0 / g, across),
     }
-    return _quickest(network, ranks, domains, size, rows, 2.0, arithmetic)
+    return _candidates(network, ranks, domains, size, rows, 2.0, arithmetic)
 
 
 def all_gather(network: Network, ranks: Array, domains: Array, size: Array, arithmetic: Arithmetic) -> Times:
+    """Seconds of `all_gathers` by the quickest."""
+    return all_gathers(network, ranks, domains, size, arithmetic).least(arithmetic)
+
+
+def all_gathers(
+    network: Network, ranks: Array, domains: Array, size: Array, arithmetic: Arithmetic = EXACT
+) -> Candidates:
     """`size` bytes, of which each rank holds an equal share, on every rank.
 
     ring: r - 1 steps. two_shot (each rank reads the others' shares at once): one step inside a domain
@@ -54,7 +107,7 @@ def all_gather(network: Network, ranks: Array, domains: Array, size: Array, arit
         "ring": (r - n, n - 1.0, 1.0 - 1.0 / r, across),
         "two_shot": (1.0 + 0.0 * r, jnp.log2(n), 1.0 - 1.0 / g, across),
     }
-    return _quickest(network, ranks, domains, size, rows, 1.0, arithmetic)
+    return _candidates(network, ranks, domains, size, rows, 1.0, arithmetic)
 
 
 def reduce_scatter(
@@ -67,6 +120,11 @@ def reduce_scatter(
 def all_to_all(
     network: Network, ranks: Array, domains: Array, size: Array, across: Array, arithmetic: Arithmetic
 ) -> Times:
+    """Seconds of `all_to_alls` by the quickest."""
+    return all_to_alls(network, ranks, domains, size, across).least(arithmetic)
+
+
+def all_to_alls(network: Network, ranks: Array, domains: Array, size: Array, across: Array) -> Candidates:
     """Each rank sends `size` bytes in equal parts to all ranks, itself included.
 
     "library" and "pairwise" send every part straight to its rank, so that (1 - 1/n) of them cross
@@ -93,13 +151,20 @@ def all_to_all(
         hops = hops + network.scale_out_hop * several[..., None]
         latencies = jnp.concatenate([latencies, hops[..., None, :]], axis=-2)
         bandwidths = jnp.concatenate([bandwidths, wires[..., None, :]], axis=-2)
-    return _least(ranks, latencies + network.exchange_latency, bandwidths, arithmetic)
+    shape = (*latencies.shape[:-2], -1)
+    latencies = latencies + network.exchange_latency
+    return Candidates(ranks, latencies.reshape(shape), bandwidths.reshape(shape))
 
 
 def point_to_point(network: Network, size: Array, arithmetic: Arithmetic) -> Times:
+    """Seconds of `point_to_points` by the quickest."""
+    return point_to_points(network, size, arithmetic).least(arithmetic)
+
+
+def point_to_points(network: Network, size: Array, arithmetic: Arithmetic = EXACT) -> Candidates:
     """`size` bytes to one rank of another domain, by the library's protocols (Erdil 2025)."""
     pair = jnp.full_like(size, 2.0)
-    return _quickest(network, pair, pair, size, {}, 1.0, arithmetic)
+    return _candidates(network, pair, pair, size, {}, 1.0, arithmetic)
 
 
 def _shape(ranks: Array, domains: Array, size: Array) -> tuple[Array, Array, Array, Array]:
@@ -118,7 +183,7 @@ def _out(network: Network) -> Array:
     return network.scale_out_bandwidth * network.scale_out_efficiency
 
 
-def _quickest(
+def _candidates(
     network: Network,
     ranks: Array,
     domains: Array,
@@ -126,8 +191,8 @@ def _quickest(
     rows: dict[str, tuple[Array, Array, Array, Array]],
     passes: float,
     arithmetic: Arithmetic,
-) -> Times:
-    """The least sum over the library and those of `rows` that the network has.
+) -> Candidates:
+    """The library's protocols, and those of `rows` that the network has.
 
     A row holds hops inside, hops across, and the bytes over both kinds of link in units of `size`.
     The links work at once, so that the larger of the two times counts.
@@ -148,14 +213,4 @@ def _quickest(
         over = arithmetic.maximum(inner / _up(network), outer / _out(network)) * z[..., None]
         latencies = jnp.concatenate([latencies, hops], axis=-1)
         bandwidths = jnp.concatenate([bandwidths, over], axis=-1)
-    return _least(ranks, latencies[..., None], bandwidths[..., None], arithmetic)
-
-
-def _least(ranks: Array, latencies: Array, bandwidths: Array, arithmetic: Arithmetic) -> Times:
-    """Both parts of the candidate (last two axes) with the least sum; 0 for a single rank."""
-    shape = (*latencies.shape[:-2], -1)
-    latency, bandwidth = latencies.reshape(shape), bandwidths.reshape(shape)
-    weights = arithmetic.min_weights(latency + bandwidth)
-    alone = jnp.broadcast_to(ranks <= 1.0, latency.shape[:-1])
-    parts = (jnp.sum(weights * latency, axis=-1), jnp.sum(weights * bandwidth, axis=-1))
-    return jnp.where(alone, 0.0, parts[0]), jnp.where(alone, 0.0, parts[1])
+    return Candidates(ranks, latencies, bandwidths)

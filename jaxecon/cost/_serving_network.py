@@ -4,10 +4,22 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from .._numerics import Arithmetic
+from .._numerics import EXACT, Arithmetic
 from ..specs import Accelerator, LayerGroup, Layout, MixtureOfExperts, Model, Network
 
-from ._algorithms import Times, all_gather, all_reduce, all_to_all, point_to_point, reduce_scatter
+from ._algorithms import (
+    Times,
+    all_gather,
+    all_gathers,
+    all_reduce,
+    all_reduces,
+    all_to_all,
+    all_to_alls,
+    candidate_names,
+    point_to_point,
+    point_to_points,
+    reduce_scatter,
+)
 from ._serving_layer import Share, groups_reached
 
 
@@ -128,6 +140,13 @@ def expert_exchange(sent: Exchange, network: Network, reduced: Times, arithmetic
     Exchanged: dispatch (`precision.dispatch` bytes a word) and combine, two all-to-alls. The
     attention's all-reduce then counts as reduce-scatter before and all-gather after.
     """
+    ways = _ways(sent, network, reduced, arithmetic)
+    weights = sent.layers[..., None] * arithmetic.min_weights(ways[0] + ways[1])
+    return jnp.sum(weights * ways[0], axis=(-2, -1)), jnp.sum(weights * ways[1], axis=(-2, -1))
+
+
+def _ways(sent: Exchange, network: Network, reduced: Times, arithmetic: Arithmetic) -> list[Array]:
+    """[latency, bandwidth] of one layer, gathered and exchanged on a last axis."""
     gathered = all_gather(network, sent.data, sent.apart, sent.words, arithmetic)
     scattered = reduce_scatter(network, sent.data, sent.apart, sent.words, arithmetic)
     gather = [a + b + c for a, b, c in zip(gathered, scattered, reduced, strict=True)]
@@ -135,9 +154,51 @@ def expert_exchange(sent: Exchange, network: Network, reduced: Times, arithmetic
     both = all_to_all(network, stage, n, sent.sent, sent.crossing, arithmetic)
     exchange = [jnp.sum(x, axis=-1) for x in both]
     pairs = zip(gather, exchange, strict=True)
-    ways = [jnp.stack(jnp.broadcast_arrays(g[..., None], e), axis=-1) for g, e in pairs]
-    weights = sent.layers[..., None] * arithmetic.min_weights(ways[0] + ways[1])
-    return jnp.sum(weights * ways[0], axis=(-2, -1)), jnp.sum(weights * ways[1], axis=(-2, -1))
+    return [jnp.stack(jnp.broadcast_arrays(g[..., None], e), axis=-1) for g, e in pairs]
+
+
+def taken(sent: Messages, network: Network) -> dict[str, Array]:
+    """The number of the algorithm taken for each message in `candidate_names`, -1 where none is sent.
+
+    "exchanged" is 1 where tokens go to routed experts by all-to-alls and 0 where they are gathered,
+    for the first kind of experts.
+    """
+    handed = point_to_points(network, sent.size / sent.tensor).taken
+    found = {
+        "all_reduce": all_reduces(network, sent.tensor, sent.domains, sent.size).taken,
+        "point_to_point": jnp.where(sent.hops > 0.0, handed, -1),
+    }
+    if sent.experts is None:
+        return found
+    own = sent.experts
+    stage, n = own.stage[..., None, None], own.stage_domains[..., None, None]
+    both = all_to_alls(network, stage, n, own.sent, own.crossing).taken
+    reduced = all_reduce(network, sent.tensor, sent.domains, sent.size, EXACT)
+    latency, bandwidth = _ways(own, network, reduced, EXACT)
+    return found | {
+        "all_gather": all_gathers(network, own.data, own.apart, own.words).taken,
+        "dispatch": both[..., 0, 0],
+        "combine": both[..., 0, 1],
+        "exchanged": jnp.argmin(latency + bandwidth, axis=-1)[..., 0],
+    }
+
+
+def taken_names(found: dict[str, Array], network: Network) -> dict[str, str]:
+    """The same for one layout, by name; of the two ways to routed experts the one that is taken."""
+    numbers = {k: int(v) for k, v in found.items()}
+    exchanged = numbers.get("exchanged", 0) == 1
+    rows = {
+        "all_reduce": ("all_reduce", True),
+        "all_gather": ("all_gather", not exchanged),
+        "dispatch": ("all_to_all", exchanged),
+        "combine": ("all_to_all", exchanged),
+        "point_to_point": ("point_to_point", True),
+    }
+    return {
+        key: candidate_names(network, operation)[numbers[key]]
+        for key, (operation, sent) in rows.items()
+        if sent and numbers.get(key, -1) >= 0
+    }
 
 
 def _kinds(model: Model) -> tuple[Array, Array, Array]:

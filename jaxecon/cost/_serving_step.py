@@ -4,7 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from .._numerics import Arithmetic
+from .._numerics import EXACT, Arithmetic
 from ..specs import Accelerator, EngineProfile, LatentAttention, Layout, MixtureOfExperts, Model
 from ..specs import RecurrentMixer
 
@@ -99,10 +99,8 @@ def pass_work(
 
     `shared` tokens of the context are the same in all sequences and read once; None for none.
     """
-    sequences = layout.batch / (layout.pipeline * layout.data)
-    share = Share(
-        layout.tensor, sequences, queries, context, layout.data, layout.expert, imbalance, prompt, shared
-    )
+    share = _share(context, queries, layout, imbalance, prompt, shared)
+    sequences = share.sequences
     works, counts, kinds = _works(model, share, arithmetic)
     count = jnp.stack(jnp.broadcast_arrays(*counts), axis=-1)
     flop = jnp.stack(jnp.broadcast_arrays(*(w.flop for w in works)), axis=-1)
@@ -127,6 +125,29 @@ def pass_work(
         layout.data + zero,
         messages(model, accelerator.network, share, layout, arithmetic),
         tuple(kinds),
+    )
+
+
+def pass_messages(
+    model: Model, accelerator: Accelerator, context: Array, queries: Array, layout: Layout, imbalance: Array
+) -> Messages:
+    """What a decode pass sends."""
+    return messages(
+        model, accelerator.network, _share(context, queries, layout, imbalance), layout, EXACT
+    )
+
+
+def _share(
+    context: Array,
+    queries: Array,
+    layout: Layout,
+    imbalance: Array,
+    prompt: bool = False,
+    shared: Array | None = None,
+) -> Share:
+    sequences = layout.batch / (layout.pipeline * layout.data)
+    return Share(
+        layout.tensor, sequences, queries, context, layout.data, layout.expert, imbalance, prompt, shared
     )
 
 

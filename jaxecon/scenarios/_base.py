@@ -149,6 +149,8 @@ class Inspection(eqx.Module):
     embedding_parameters: Array
     cache_bytes: Array
     """Bytes that one sequence keeps at the workload's context."""
+    collectives: dict[str, Array] | None
+    """Numbers of the algorithms taken, where the cost model has several; else None."""
 
 
 @program
@@ -169,6 +171,7 @@ def inspect_layouts(scenario: Scenario, layouts: Layout) -> Inspection:
         active_parameters=model.active_parameters,
         embedding_parameters=model.embedding_parameters,
         cache_bytes=model.kv_cache_bytes(scenario.workload.context),
+        collectives=scenario.collectives(layouts) if hasattr(scenario, "collectives") else None,
     )
 
 

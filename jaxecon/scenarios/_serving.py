@@ -9,7 +9,8 @@ from .._errors import InputError
 from .._numerics import EXACT, Arithmetic, Scalar, optional_scalar, scalar
 from ..cost._interference import prompt_delay, token_work
 from ..cost._serving_memory import Ledger, activation_bytes, buffer_bytes, cache_bytes, weight_bytes
-from ..cost._serving_step import Engine, pass_time
+from ..cost._serving_network import taken
+from ..cost._serving_step import Engine, pass_messages, pass_time
 from ..cost._step import StepTime
 from ..specs import Accelerator, Layout, Model, Speculation, Workload
 from ._base import Family, Scenario
@@ -142,6 +143,15 @@ class Serving(Scenario):
     @property
     def _engine(self) -> Engine:
         return Engine(self.kernels_per_layer, self.overlap, self.expert_imbalance, self.accelerator.engine)
+
+    def collectives(self, layout: Layout) -> dict[str, Array]:
+        """The number of the algorithm taken for each message of a decode step (`cost` names them)."""
+        layout = broadcast(layout)
+        queries = layout.draft_tokens + 1.0
+        sent = pass_messages(
+            self.model, self.accelerator, self.workload.context, queries, layout, self.expert_imbalance
+        )
+        return taken(sent, self.accelerator.network)
 
     def prompt_pass(self, layout: Layout, arithmetic: Arithmetic = EXACT) -> Array:
         """Seconds to ingest one prompt on every data rank of every stage, by the draft too.

@@ -52,7 +52,10 @@ class Network(eqx.Module):
     """Accelerators in one scale-up domain."""
     kind: str = eqx.field(static=True, default="nccl")
     algorithms: tuple[str, ...] = eqx.field(static=True, converter=tuple, default=("library",))
-    """What engines may choose from, of `ALGORITHMS`; the quickest is taken for each message."""
+    """What may be chosen from, of `ALGORITHMS`; the quickest is taken for each message."""
+    engine_algorithms: tuple[str, ...] = eqx.field(static=True, converter=Notes, default=())
+    """What kernels of an engine's own can do on these links, of `ALGORITHMS`; not chosen from before an
+    engine that has them is named."""
     library_latency: Scalar = eqx.field(converter=scalar, default=1.0)
     """Factor on the latencies of the library's tuning tables; 0 for a network without latency."""
     direct_latency: Scalar = eqx.field(converter=scalar, default=3.5e-6)
@@ -71,7 +74,7 @@ class Network(eqx.Module):
     """Dimensions of a torus, along which a collective proceeds one by one."""
 
     def __check_init__(self) -> None:
-        for name in self.algorithms:
+        for name in (*self.algorithms, *self.engine_algorithms):
             if name not in ALGORITHMS:
                 raise InputError(f"no collective algorithm '{name}'; {nearest(name, ALGORITHMS)}")
         if "library" not in self.algorithms:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .._errors import InputError, nearest
-from ._accelerator import Accelerator, Efficiencies, Network, PeakRates
+from ._accelerator import ALGORITHMS, Accelerator, Efficiencies, Network, PeakRates
 
 
 class _Number(NamedTuple):
@@ -62,7 +62,7 @@ _NUMBERS: dict[str, dict[str, _Number]] = {
     },
 }
 _TEXTS = {"network": ("kind",), "price": ("date", "kind")}
-_LISTS = {"network": ("algorithms",)}
+_LISTS = {"network": ("algorithms", "engine_algorithms")}
 _KINDS = ("nccl", "torus")
 _FIELDS = {key: spec for table in _NUMBERS.values() for key, spec in table.items()}
 
@@ -130,8 +130,9 @@ def _parse(data: dict[str, Any], file: str) -> tuple[dict[str, float], dict[str,
     sources = data.get("sources", {})
     if not isinstance(sources, dict):
         raise InputError(f"{file}: 'sources' is {sources!r}; expected a table [sources]")
-    _only(sources, tuple(_FIELDS), file, "sources.")
-    for key in numbers:
+    lists = [key for name, keys in _LISTS.items() for key in keys if key in data.get(name, {})]
+    _only(sources, (*_FIELDS, *_LISTS["network"]), file, "sources.")
+    for key in (*numbers, *lists):
         texts[key] = _text(sources, key, file, "sources.")
     return numbers, texts
 
@@ -152,13 +153,16 @@ def _part(values: dict[str, float], prefix: str) -> dict[str, Any]:
 
 def _algorithms(data: dict[str, Any], path: Path) -> dict[str, list[str]]:
     """What a file says about collective algorithms; nothing where it is silent."""
-    table = data["network"]
-    if "algorithms" not in table:
-        return {}
-    names = table["algorithms"]
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise InputError(f"{path}: 'network.algorithms' is {names!r}; expected a list of names")
-    return {"algorithms": names}
+    found = {}
+    for key in _LISTS["network"]:
+        names = data["network"].get(key, [])
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise InputError(f"{path}: 'network.{key}' is {names!r}; expected a list of names")
+        for name in set(names) - set(ALGORITHMS):
+            raise InputError(f"{path}: 'network.{key}' has {name!r}; {nearest(name, ALGORITHMS)}")
+        if key in data["network"]:
+            found[key] = names
+    return found
 
 
 def _folder() -> Path:
@@ -199,6 +203,7 @@ def load_accelerator(
     data = _read(path)
     numbers, texts = _parse(data, str(path))
     sources = [(_FIELDS[key].field, texts[key]) for key in numbers if key != "rental_usd_per_hour"]
+    sources += [(f"network.{key}", texts[key]) for key in _LISTS["network"] if key in texts]
     if price_per_hour is not None:
         price = _given_price(price_per_hour)
         sources.append(("price", "given by the caller"))

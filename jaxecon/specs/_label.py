@@ -26,8 +26,8 @@ class Label(str):
         return str.__str__(self)
 
 
-class Notes(tuple[tuple[str, str], ...]):
-    """Pairs of (field, text) that, like a `Label`, equal every other `Notes`."""
+class Notes(tuple[Any, ...]):
+    """Texts, or pairs of (field, text), that, like a `Label`, equal every other `Notes`."""
 
     __slots__ = ()
 

@@ -34,7 +34,8 @@ class Solved(eqx.Module):
     solution: Solutions
     """Without a leading axis."""
     rivals: list[Solutions]
-    """Other local optima of the same speed to a millionth."""
+    """Other local optima of the same speed to a millionth: other layouts, and the same layout in another
+    family, where other degrees are free to follow a parameter."""
 
     @property
     def log_speed(self) -> float:
@@ -70,7 +71,8 @@ def solve(scenario: Scenario, limits: Limits) -> Solved:
         for i in np.flatnonzero(near):
             one = jax.tree.map(lambda x, i=int(i): x[i], kind)
             apart = abs(float(jnp.log(one.layout.tensor / best.layout.tensor))) > 1e-4
-            if apart or one.layout.partition != best.layout.partition:
+            elsewhere = int(one.box.family) != int(best.box.family)
+            if apart or elsewhere or one.layout.partition != best.layout.partition:
                 rivals.append(one)
     return Solved(scenario, limits, best, rivals)
 

@@ -6,12 +6,10 @@ import pytest
 
 import jaxecon as je
 from jaxecon.scenarios import evaluate_layouts
-from jaxecon.sensitivity import _solved
+from jaxecon.sensitivity import _elasticities, _solved
 from random_questions import question, scenario_of
 
 STEP = 1e-4
-
-
 KINKED = "a full domain"
 
 
@@ -57,6 +55,38 @@ def test_sides_at_a_kink(found, name):
     assert left - right > 0.1
 
 
+def _eight_billion():
+    """Of the structure of the kinked case, so that nothing is compiled anew."""
+    model, accelerator = je.load_model("llama-3.1-8b"), je.load_accelerator("h100-sxm")
+    return je.Serving(model, accelerator, je.Workload(context=4096.0))
+
+
+def test_a_bound_that_is_left_does_not_pull(found):
+    """With larger domains the optimum stays on eight key-value heads, just below a full domain."""
+    right = je.elasticities(_eight_billion(), 0.8)["accelerator.network.domain_size"][1]
+    assert right == pytest.approx(0.0, abs=5e-5)
+
+
+def test_a_small_kink_has_two_sides(found):
+    """Half a percent apart: one side alone would be off by a quarter of a percent."""
+    name = "accelerator.network.domain_size"
+    scenario = je.with_parameters(_eight_billion(), {name: 1.0})
+    here = np.log(je.relaxed_optimum(scenario, 8.0).speed)
+    for side, move in zip(je.elasticities(scenario, 8.0)[name], (-STEP, STEP), strict=True):
+        moved = je.with_parameters(scenario, {name: np.exp(move)})
+        assert side == pytest.approx((np.log(je.relaxed_optimum(moved, 8.0).speed) - here) / move, rel=1e-3)
+
+
+def test_a_binding_memory_is_no_kink(found):
+    scenario, budget = _case(KINKED)
+    scenario = je.with_parameters(scenario, {"accelerator.hbm_size": 18.4e9})
+    question = _elasticities._Question(scenario, budget, 1024, 65536)
+    plain = question._slopes(question.solved)
+    assert question.solved.solution.point.multipliers[2] > 1e-3
+    bent = {question.names[i] for i in np.flatnonzero(question._bends(plain))}
+    assert bent == {"accelerator.network.domain_size", "model.groups.0.mixer.kv_heads"}
+
+
 @pytest.mark.parametrize("seed", [1, 41])
 def test_homogeneity(found, seed):
     """Faster rates, shorter latencies and a dearer machine, by one factor, give that factor of speed."""
@@ -66,7 +96,7 @@ def test_homogeneity(found, seed):
     total -= sum(e[k] for k in ("accelerator.kernel_launch_latency", "engine_overhead"))
     total -= e["accelerator.network.library_latency"]
     total += e.get("workload.demand", 0.0)
-    assert total == pytest.approx(1.0, abs=1e-5)
+    assert total == pytest.approx(1.0, abs=1e-9)
     assert e["accelerator.price"] == pytest.approx(-e["budget"], rel=1e-9, abs=1e-12)
     if abs(e["budget"]) > 1e-6:
         assert e.cost["accelerator.price"] == pytest.approx(1.0, rel=1e-9)

@@ -30,12 +30,17 @@ Sided = float | tuple[float, float]
 _FROZEN_STEP = 1e-4
 _BEND = 2e-3
 """Left and right quotients of the frozen Lagrangian farther apart than this are looked into."""
+_JUMP = 1e-3
+"""And those whose gap does not close in proportion to the step, by this much of the elasticity."""
 _STEP = 3e-4
 """Well above the temperature of the smoothing (1e-5), so that a tie is resolved."""
+_BESIDE = ((1.0, -2.0), (2.0, 5.0), (4.0, -2.0))
+"""Steps and weights that give a of a + b step + c/step."""
 _DIFFERENCE_STEP = 1e-4
 _AGREE = 1e-2
-_EQUAL = 2e-3
-"""Sides closer than this, relative to the larger or to 0.1, are one derivative."""
+_EQUAL, _SMALL = 2e-3, 0.01
+"""Sides closer than the first, relative to the larger or to the second, are one derivative: their mean
+is then within 1e-3 of either."""
 
 
 class Elasticities(dict[str, Sided]):
@@ -117,7 +122,6 @@ class _Question:
         self.sizes = (max_accelerators, max_batch)
         self.names = (*parameter_names(scenario), "budget")
         self.solved = self._moved(np.zeros(len(self.names)))
-        self._around: dict[tuple[int, float], np.ndarray] = {}
 
     def _moved(self, logs: np.ndarray) -> Solved:
         bounds = limits(self.budget, *self.sizes)
@@ -143,15 +147,20 @@ class _Question:
         return values
 
     def _bends(self, plain: np.ndarray) -> np.ndarray:
-        """Whether each parameter may have two sides."""
+        """Whether each parameter may have two sides: the gap between the left and right quotients of
+        the frozen Lagrangian is large, or stays as the step shrinks, where curvature's would halve."""
         s = self.solved
-        left, right = frozen_differences(s.scenario, s.limits, s.solution, jnp.asarray(_FROZEN_STEP))
-        gap = np.abs(np.asarray(left) - np.asarray(right))
+        gaps = []
+        for step in (_FROZEN_STEP, 2.0 * _FROZEN_STEP):
+            left, right = frozen_differences(s.scenario, s.limits, s.solution, jnp.asarray(step))
+            gaps.append(np.asarray(left) - np.asarray(right))
+        gap, jump = np.abs(gaps[0]), np.abs(2.0 * gaps[0] - gaps[1])
         for rival in s.rivals:
             by_parameter, by_limit = slopes(s.scenario, s.limits, rival)
-            other = np.append(np.asarray(by_parameter), float(by_limit[0]))
-            gap = np.maximum(gap, np.abs(other - plain))
-        return ~(gap <= _BEND * np.maximum(1.0, np.abs(plain)))
+            apart = np.abs(np.append(np.asarray(by_parameter), float(by_limit[0])) - plain)
+            gap, jump = np.maximum(gap, apart), np.maximum(jump, apart)
+        smooth = gap <= _BEND * np.maximum(1.0, np.abs(plain))
+        return ~(smooth & (jump <= _JUMP * np.maximum(_SMALL, np.abs(plain))))
 
     def _beside(self, i: int, step: float, budget: float = 0.0) -> np.ndarray:
         """Slopes of the problem solved anew with parameter i, and the budget, moved; nan where
@@ -165,13 +174,17 @@ class _Question:
             return np.full(len(logs), np.nan)
 
     def _extrapolated(self, i: int, sign: float, along: float = 0.0) -> np.ndarray:
-        """Slopes just beside the present value of parameter i, from one and two steps away; the
-        budget moves by `along` per unit."""
+        """Slopes just beside the present value of parameter i, from one, two and four steps away; the
+        budget moves by `along` per unit.
 
-        def at(step: float) -> np.ndarray:
-            return self._beside(i, sign * step, sign * step * along)
-
-        return 2.0 * at(_STEP) - at(2.0 * _STEP)
+        A bound that is left behind (a full domain, while the optimum stays on another tie) still pulls
+        by barrier weight/distance, which is 3e-4 at one step: hence the term in 1/step.
+        """
+        found = np.zeros(len(self.names))
+        for multiple, weight in _BESIDE:
+            step = sign * multiple * _STEP
+            found += weight * self._beside(i, step, step * along)
+        return found
 
     def cost(self, name: str, speed: dict[str, Sided]) -> Sided:
         """d ln cost at a fixed speed, from the ratio; at kinks on the path along which speed stays."""
@@ -179,7 +192,9 @@ class _Question:
         if not isinstance(own, tuple) and not isinstance(price, tuple):
             return _ratio(own, price)
         i = self.names.index(name)
-        guess = -np.mean(own) / np.mean(price)
+        guess = _ratio(np.mean(own), np.mean(price))
+        if np.isnan(guess):
+            return np.nan
         sides = []
         for sign in (-1.0, 1.0):
             along = float(guess)
@@ -219,7 +234,7 @@ def _merged(sides: tuple[float, ...], plain: float) -> Sided:
     left, right = (float(x) for x in sides)
     if np.isnan(left) and np.isnan(right):
         return np.nan
-    close = abs(left - right) <= _EQUAL * max(0.1, abs(left), abs(right))
+    close = abs(left - right) <= _EQUAL * max(_SMALL, abs(left), abs(right))
     return float(plain) if close else (left, right)
 
 

@@ -8,7 +8,7 @@ from jaxtyping import Array
 
 from .._errors import InfeasibleError
 from .._programs import program
-from ..optimum._interior import FINAL_BARRIER, FINAL_TEMPERATURE, terms
+from ..optimum._interior import FINAL_BARRIER, FINAL_TEMPERATURE, extended_log, terms
 from ..optimum._max_speed import _unknowns, lagrangian
 from ..optimum._relaxation import Limits, rebuilt
 from ..optimum._relaxed import TOLERANCE, Solutions
@@ -22,6 +22,8 @@ NO_BUDGET = 1e12
 _TIE = 1e-6
 _BINDING = 1e-3
 """Slacks above this have multipliers below 1e-4."""
+# Of capacity, accelerators, demand and largest batch.
+_ALL, _MEMORY_AND_DEMAND = (True, True, True, True), (True, False, True, False)
 
 
 class Solved(eqx.Module):
@@ -32,7 +34,8 @@ class Solved(eqx.Module):
     solution: Solutions
     """Without a leading axis."""
     rivals: list[Solutions]
-    """Other local optima of the same speed to a millionth."""
+    """Other local optima of the same speed to a millionth: other layouts, and the same layout in another
+    family, where other degrees are free to follow a parameter."""
 
     @property
     def log_speed(self) -> float:
@@ -68,7 +71,8 @@ def solve(scenario: Scenario, limits: Limits) -> Solved:
         for i in np.flatnonzero(near):
             one = jax.tree.map(lambda x, i=int(i): x[i], kind)
             apart = abs(float(jnp.log(one.layout.tensor / best.layout.tensor))) > 1e-4
-            if apart or one.layout.partition != best.layout.partition:
+            elsewhere = int(one.box.family) != int(best.box.family)
+            if apart or elsewhere or one.layout.partition != best.layout.partition:
                 rivals.append(one)
     return Solved(scenario, limits, best, rivals)
 
@@ -132,6 +136,24 @@ def refined(scenario: Scenario, limits: Limits, solution: Solutions) -> tuple[Ar
     return x, 0.5 * (hessian + hessian.T)
 
 
+def _held(
+    scenario: Scenario, limits: Limits, solution: Solutions, straight: tuple[bool, ...] = _ALL
+) -> Array:
+    """The Lagrangian at the solution, as a function of the scenario and the limits.
+
+    Constraints of which `straight` is true enter as multiplier times slack, with the multipliers that
+    the solution has. That has the derivatives of the barrier and does not depend on the slack: one of
+    1e-7 is known to 1e-4 only (the smooth arithmetic rounds at 1e-11), and its barrier bends wherever
+    a parameter moves the constraint.
+    """
+    box, x = solution.box, unknowns(solution)
+    values = terms(scenario, limits, rebuilt(box, scenario, limits), x[:4], jnp.asarray(FINAL_TEMPERATURE))
+    barrier, _, _ = extended_log(values[3:], jnp.asarray(FINAL_BARRIER))
+    tangent = -solution.point.multipliers[2:] * values[3:]
+    h = -FINAL_TEMPERATURE * jax.nn.logsumexp(-values[1:3] / FINAL_TEMPERATURE)
+    return values[0] + jnp.where(jnp.asarray(straight), tangent, barrier).sum() - x[4] * h
+
+
 @program
 def slopes(
     scenario: Scenario, limits: Limits, solution: Solutions, x: Array | None = None
@@ -141,11 +163,11 @@ def slopes(
     The envelope theorem: the derivative of the Lagrangian at fixed unknowns and multipliers (those
     of the solution unless `x` gives refined ones), in one reverse pass.
     """
-    box = solution.box
-    x = unknowns(solution) if x is None else x
 
     def at(numbers: tuple[Scenario, Limits]) -> Array:
-        return -lagrangian(*numbers, box, x)
+        if x is None:
+            return -_held(*numbers, solution)
+        return -lagrangian(*numbers, solution.box, x)
 
     by_scenario, by_limits = eqx.filter_grad(at)((scenario, limits))
     bounds = [by_limits.budget, by_limits.max_accelerators, by_limits.max_batch]
@@ -156,7 +178,7 @@ def slopes(
 @program
 def value(scenario: Scenario, limits: Limits, solution: Solutions) -> Array:
     """The Lagrangian at the solution: what one evaluation without derivatives costs."""
-    return lagrangian(scenario, limits, solution.box, unknowns(solution))
+    return _held(scenario, limits, solution)
 
 
 @program
@@ -164,14 +186,17 @@ def frozen_differences(
     scenario: Scenario, limits: Limits, solution: Solutions, step: Array
 ) -> tuple[Array, Array]:
     """(left, right) difference quotients of -Lagrangian in ln of each parameter and of the budget,
-    unknowns held. They disagree where a max, min or bound ties at the solution."""
-    x, box = unknowns(solution), solution.box
+    unknowns held. They disagree where a max, min or bound ties at the solution.
+
+    Memory and demand are straight: they meet other kinks only by coincidence. The most accelerators
+    and the largest batch are integers, as full domains are, and keep the barrier, which bends.
+    """
     count = vector(scenario).shape[0] + 1
 
     def at(logs: Array) -> Array:
         budget = limits.budget * jnp.exp(logs[-1])
         moved = eqx.tree_at(lambda z: z.budget, limits, budget)
-        return -lagrangian(scaled(scenario, logs[:-1]), moved, box, x)
+        return -_held(scaled(scenario, logs[:-1]), moved, solution, _MEMORY_AND_DEMAND)
 
     here = at(jnp.zeros(count))
     ends = jax.vmap(at)(jnp.concatenate([-step * jnp.eye(count), step * jnp.eye(count)]))

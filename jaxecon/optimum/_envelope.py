@@ -100,8 +100,8 @@ class _Search(eqx.Module):
 
     def _samples(self, at: Array, i: Array) -> Candidates:
         """The ranges once for every sample, with the sample's own x and guesses."""
-        each = _SAMPLES // jnp.asarray(_RANGES)[i]
-        part = (2.0 * (jnp.arange(_SAMPLES) % each) / (each - 1.0) - 1.0)[:, None]
+        place, each = _places(i)
+        part = 2.0 * place / (each - 1.0) - 1.0
         kinds = sorted(set(_RANGES))
         kind = jnp.searchsorted(jnp.asarray(kinds), jnp.asarray(_RANGES)[i])
         a = Candidates(*jax.lax.switch(kind.astype(jnp.int32), [_repeated(k) for k in kinds], at))
@@ -161,11 +161,10 @@ class _Search(eqx.Module):
 
     def _peaks(self, i: Array, q: Candidates) -> Array:
         """The most promising local maxima among the samples, as ranges."""
-        each = _SAMPLES // jnp.asarray(_RANGES)[i]
+        place, each = _places(i)
         gap = jnp.maximum(2.0 * q.width / (each - 1.0), 1e-14)
         slot = jnp.arange(_SAMPLES)[:, None]
-        place = slot % each
-        first, last = place == 0, place == each - 1
+        first, last = place == 0.0, place == each - 1.0
         rise = jnp.clip((_beside(q.log_batch, 1) - q.log_batch) / gap, -_STEEPEST, _STEEPEST)
         left = jnp.where(first, rise, _beside(rise, -1))
         right = jnp.where(last, left, rise)
@@ -198,6 +197,12 @@ class _Search(eqx.Module):
         return Envelope(layout, at.partition, value, cost, gain, at.low, at.high)
 
 
+def _places(i: Array) -> tuple[Array, Array]:
+    """(place of every sample in its range, samples of a range) in round i."""
+    each = _SAMPLES // jnp.asarray(_RANGES)[i]
+    return (jnp.arange(_SAMPLES) % each).astype(jnp.float64)[:, None], each.astype(jnp.float64)
+
+
 def _repeated(count: int) -> Callable[[Array], Array]:
     """Every one of the first `count` ranges for all of its samples."""
 
@@ -219,7 +224,7 @@ def _hope(value: Array, place: Array, each: Array) -> Array:
     best = value
     for left in (-1, 0):  # the kink is in the gap before or after the sample
         begin, up, down = _beside(value, left), _beside(rise, left - 1), _beside(rise, left + 1)
-        known = (place + left >= 1) & (place + left + 2 <= each - 1)
+        known = (place + left >= 1.0) & (place + left + 2.0 <= each - 1.0)
         bend = up - down
         part = (_beside(rise, left) - down) / jnp.where(bend > 1e-9, bend, 1.0)
         valid = known & (bend > 1e-9) & (part > 0.0) & (part < 1.0) & (up < 1.0) & (down > -1.0)

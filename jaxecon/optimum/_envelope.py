@@ -37,7 +37,7 @@ from ._relaxation import Limits
 
 T = TypeVar("T")
 
-_RANGES = (8, 4, 4, 2, 2)
+_RANGES = (8, 4, 4, 4, 2, 2)
 """Ranges of every round, which share its samples."""
 _SAMPLES, _KEPT, _LOOKS = 40, 4, 2
 _OVERLAP = 1.25

@@ -3,11 +3,12 @@
 import json
 
 import equinox as eqx
+import jax
 import numpy as np
 import pytest
 
 import jaxecon as je
-from jaxecon.optimum._envelope import _refined, _tabulated
+from jaxecon.optimum._envelope import envelope
 
 BUDGETS = np.geomspace(0.5, 3.0, 8)
 
@@ -58,11 +59,47 @@ def test_unreachable_budgets_are_left_out(scenario):
 
 def test_one_compilation_per_structure(scenario):
     je.relaxed_frontier(scenario, BUDGETS)
-    before = [f._cached._cache_size() for f in (_tabulated, _refined)]
+    before = envelope._cached._cache_size()
     other = eqx.tree_at(lambda s: s.accelerator.hbm_bandwidth, scenario, replace_fn=lambda x: 2.0 * x)
     je.relaxed_frontier(other, 1.1 * BUDGETS, max_accelerators=512)
     je.relaxed_frontier(other, BUDGETS[:7])
-    assert [f._cached._cache_size() for f in (_tabulated, _refined)] == before
+    assert envelope._cached._cache_size() == before
+
+
+def _on_a_grid(scenario, budgets):
+    """The best speed within each budget on the paper's kind of grid, by the paper's own search."""
+    n, batch = np.meshgrid(np.geomspace(1.0, 1024.0, 200), np.geomspace(1.0, 65536.0, 200), indexing="ij")
+    time = np.asarray(scenario.best_step_time(n, batch))
+    cost = 1e6 * n * float(scenario.accelerator.price) * time / batch
+    return np.asarray([np.max(1.0 / time[cost <= b], initial=0.0) for b in budgets])
+
+
+def test_no_slower_than_a_grid_down_to_the_cheapest(scenario):
+    # Near the least cost arithmetic binds, and cost hardly depends on the batch.
+    cheap = eqx.tree_at(lambda s: s.accelerator.hbm_bandwidth, scenario, replace_fn=lambda x: 3.0 * x)
+    budgets = np.geomspace(0.3, 8.0, 24)
+    grid = _on_a_grid(cheap, budgets)
+    budgets, grid = budgets[grid > 0.0][::-1], grid[grid > 0.0][::-1]
+    found = je.relaxed_frontier(cheap, budgets)
+    assert len(found.speed) == len(budgets) >= 16
+    assert np.all(found.speed >= 0.9999 * grid)
+
+
+def test_drafted_tokens_follow(scenario):
+    draft = je.load_model("llama-3.1-8b")
+    drafted = je.Erdil2025(
+        scenario.model, scenario.accelerator, scenario.workload, draft=draft, acceptance=0.8, gamma_max=6
+    )
+    budgets = np.geomspace(0.4, 4.0, 8)
+    found = je.relaxed_frontier(drafted, budgets)
+    assert len(found.speed) == 8 and np.all(found.cost <= budgets[::-1] * (1.0 + 1e-12))
+    assert np.all((found.layout.draft_tokens >= 0.0) & (found.layout.draft_tokens <= 6.0))
+    assert np.any(found.layout.draft_tokens > 2.0)
+    assert np.all(found.speed >= 0.9995 * _on_a_grid(drafted, budgets[::-1]))
+    for i, kind in enumerate(found.partition):
+        layout = jax.tree.map(lambda a, i=i: jax.numpy.asarray(a[i]), found.layout)
+        exact = drafted.speed(je.Layout(**{**vars(layout), "partition": kind}))
+        assert found.speed[i] == pytest.approx(float(exact), rel=1e-12)
 
 
 @pytest.mark.parametrize("name", ["Empty context"])

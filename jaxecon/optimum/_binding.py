@@ -36,9 +36,7 @@ def _time_shares(scenario: Scenario, layout: Layout) -> tuple[Array, ...]:
 
     rates = _rates(scenario.accelerator)
     slopes = jax.grad(log_time)(rates)
-    return tuple(
-        -sum(s * x for s, x in zip(*pair, strict=True)) for pair in zip(slopes, rates, strict=True)
-    )
+    return tuple(-sum(s * x for s, x in zip(*pair, strict=True)) for pair in zip(slopes, rates, strict=True))
 
 
 def binding_shares(scenario: Scenario, best: RelaxedOptimum) -> dict[str, float]:

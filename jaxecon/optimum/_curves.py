@@ -9,6 +9,7 @@ from jaxtyping import Array
 from .._errors import InputError
 from ..scenarios import Erdil2025, Scenario
 from ..specs import Layout
+from ._drafted_envelope import drafted_envelope
 from ._envelope import envelope
 from ._envelope_table import PARTITIONS
 from ._frontier import Frontier, certified_frontier
@@ -100,7 +101,8 @@ def _enveloped(scenario: Erdil2025, limits: Limits, budgets: np.ndarray) -> Rela
     """All budgets by one search, their number padded to a power of two."""
     padded = np.full(1 << (len(budgets) - 1).bit_length(), budgets[-1])
     padded[: len(budgets)] = budgets
-    found = jax.device_get(envelope(scenario, limits, padded))
+    search = envelope if scenario.draft is None else drafted_envelope
+    found = jax.device_get(search(scenario, limits, padded))
     kept = np.flatnonzero(found.log_speed[: len(budgets)] > UNFIT)
     layout = jax.tree.map(lambda x: np.broadcast_to(x, padded.shape)[kept], found.layout)
     partition = tuple(PARTITIONS[int(i)] for i in found.partition[kept])

@@ -1,398 +1,232 @@
-"""The continuous frontier where one degree and the batch are free: a shared table, then a local search.
+"""The continuous frontier where one degree and the batch are free: a shared table, then ever closer samples.
 
-At a budget the smallest affordable batch is a curve b(N) in the plane of accelerators and batch. Where
-arithmetic binds it is steep, at a full scale-up domain it jumps; x = ln(N b) follows it evenly, since cost
-falls with the batch at a given x. The search brackets each maximum of the speed along x by five points and
-looks between them: at the crossing of the lines through the points on either side (a kink), at the vertex
-of a parabola, at the edge where memory ends, and half-way. No derivative of the cost model is taken, and
-the last evaluation is by the exact arithmetic at a batch that meets every limit.
+Every round samples all ranges of ln N that may hold the maximum of speed, each sample at the smallest batch
+that its budget affords, and goes on with the best local maxima and a range as wide as the samples were
+apart. Kinks and edges need no cases of their own. At given degrees the time of a step is affine in the batch
+between the kinks of the paper's equations, so that cost is affine in 1/b, and a secant finds the batch. All
+evaluations are by the exact arithmetic; the last one is of batches that meet every limit.
+
+In all arrays budgets are the last axis.
 """
+
+import math
+from collections.abc import Callable
+from typing import TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from .._numerics import EXACT
 from ..scenarios import Scenario
-from ..specs import Layout
 from ._envelope_table import (
-    FIT,
     PARTITIONS,
-    RESERVE,
-    Levels,
-    Points,
+    Candidates,
+    Envelope,
     Spaces,
-    Table,
-    Window,
-    brackets,
+    candidates,
     layout_of,
     levels,
-    met,
     score,
-    slack_of,
     spaces,
     tabulate,
 )
 from ._relaxation import Limits
 
+T = TypeVar("T")
 
-# Candidates looked at first, those kept after so many rounds, and all rounds.
-_LISTED, _KEPT, _SHORT, _LONG = 8, 3, 2, 8
-_REACH, _SHRINK, _CLOSEST = 1e-2, 0.3, 1e-6
-_LOOKS = 2
-_DRAFT_REACH = (0.2, 0.45, 1e-4)
-_NUDGES = (0.0, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3)
+_RANGES = (8, 4, 4, 4, 2, 2)
+"""Ranges of every round, which share its samples."""
+_SAMPLES, _KEPT, _LOOKS = 40, 4, 2
+_OVERLAP = 1.25
+"""Half the width of a range over the distance of the samples before."""
+_STEP, _STEEPEST, _AFFORDABLE = 1e-5, 20.0, 1e-6
+_NUDGES = (0.0, *10.0 ** np.arange(-14.0, -2.0))
 
 
-class Envelope(eqx.Module):
-    """The best point at each budget."""
+class _Looked(eqx.Module):
+    """What a look at a batch leads to. Axes: sample, budget."""
 
-    layout: Layout
-    partition: Array
-    """Index into `PARTITIONS`."""
-    log_speed: Array
-    """By the exact arithmetic; `UNFIT` or less where nothing admissible was found."""
-    cost: Array
+    log_batch: Array
+    """To be looked at next."""
+    bottom: Array
+    """Bounds of the least affordable ln batch."""
+    top: Array
+    value: Array
+
+
+class _State(eqx.Module):
+    at: Array
+    """Rows of `Candidates`, in one array: a tenth of the instructions."""
     gain: Array
-    """Relative speed that the last round of the search added."""
-    low: Array
-    """Bounds of the free degree between which the point was found."""
-    high: Array
 
 
+@eqx.filter_jit
 def envelope(scenario: Scenario, limits: Limits, budgets: Array) -> Envelope:
-    """The fastest layout of real degrees within each budget; `limits.budget` is not used.
-
-    A program for each stage: in one, the compiler would repeat the table in everything that reads it.
-    """
-    table = _tabulated(scenario, limits)
-    found = _levelled(scenario, limits, table, budgets)
-    at, window = _bracketed(scenario, limits, table, found, budgets)
-    at, window = _shortened(scenario, limits, at, window)
-    best = _refined(scenario, limits, at, window)
-    return _shared(scenario, limits, best, budgets) if table.drafted else best
+    """The fastest layout of real degrees within each budget; `limits.budget` is not used."""
+    s = spaces(scenario.families(limits.max_accelerators))
+    table = _kept(lambda: tabulate(scenario, limits, s), limits)
+    found = _kept(lambda: levels(scenario, limits, s, table, budgets), limits)
+    at = candidates(limits, s, table, found, max(_RANGES))
+    return _Search(scenario, limits, s, budgets).narrowed(at)
 
 
-@eqx.filter_jit
-def _shared(scenario: Scenario, limits: Limits, best: Envelope, budgets: Array) -> Envelope:
-    """Each budget's best, or what it finds from where its neighbours found theirs."""
-    search = _Search(scenario, limits, _spaces(scenario, limits))
-    shifts = (-2, -1, 0, 1, 2)
-
-    def beside(a: Array) -> Array:
-        a = jnp.broadcast_to(a, budgets.shape)
-        return jnp.stack([jnp.roll(a, k) for k in shifts], axis=1)
-
-    layout = best.layout
-    tensor, stages, batch = (beside(a) for a in (layout.tensor, layout.pipeline, layout.batch))
-    at = Points(
-        stages,
-        beside(best.partition),
-        beside(best.low),
-        beside(best.high),
-        jnp.broadcast_to(budgets[:, None], stages.shape),
+def _kept(function: Callable[[], T], limits: Limits) -> T:
+    """The result behind a condition that holds: else the compiler would repeat it in all that reads it."""
+    shapes = jax.eval_shape(function)
+    return jax.lax.cond(
+        limits.max_batch > 0.0, function, lambda: jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
     )
-    x = jnp.log(tensor * stages * batch)[..., None] + jnp.asarray([-0.1, -0.03, 0.0, 0.03, 0.1])
-    guesses = (jnp.log(batch), jnp.log1p(beside(layout.draft_tokens)))
-    window = Window(x, *(jnp.broadcast_to(g[..., None], x.shape) for g in guesses), 0.0 * x, 0.0 * x)
-    window, gain = search.closer(at, window, 0, _LONG)
-    found = search.settled(at, window, gain)
-    better = found.log_speed > best.log_speed
-    return jax.tree.map(lambda new, old: jnp.where(better, new, old), found, best)
-
-
-def _spaces(scenario: Scenario, limits: Limits) -> Spaces:
-    return spaces(scenario.families(limits.max_accelerators))
-
-
-@eqx.filter_jit
-def _tabulated(scenario: Scenario, limits: Limits) -> Table:
-    return tabulate(scenario, limits, _spaces(scenario, limits))
-
-
-@eqx.filter_jit
-def _levelled(scenario: Scenario, limits: Limits, table: Table, budgets: Array) -> Levels:
-    return levels(scenario, limits, _spaces(scenario, limits), table, budgets)
-
-
-@eqx.filter_jit
-def _bracketed(
-    scenario: Scenario, limits: Limits, table: Table, found: Levels, budgets: Array
-) -> tuple[Points, Window]:
-    return brackets(limits, _spaces(scenario, limits), table, found, budgets, _LISTED)
-
-
-@eqx.filter_jit
-def _shortened(scenario: Scenario, limits: Limits, at: Points, window: Window) -> tuple[Points, Window]:
-    """The most promising of the list after two rounds."""
-    search = _Search(scenario, limits, _spaces(scenario, limits))
-    window, _ = search.closer(at, window, 0, _SHORT)
-    _, order = jax.lax.top_k(_hope(window), min(_KEPT, window.x.shape[1]))
-    at = jax.tree.map(lambda a: jnp.take_along_axis(a, order, 1), at)
-    return at, jax.tree.map(lambda a: jnp.take_along_axis(a, order[..., None], 1), window)
-
-
-@eqx.filter_jit
-def _refined(scenario: Scenario, limits: Limits, at: Points, window: Window) -> Envelope:
-    search = _Search(scenario, limits, _spaces(scenario, limits))
-    window, gain = search.closer(at, window, _SHORT, _LONG)
-    return search.settled(at, window, gain)
 
 
 class _Search(eqx.Module):
     scenario: Scenario
     limits: Limits
     s: Spaces
+    budgets: Array
 
-    def closer(self, at: Points, window: Window, begin: int, end: int) -> tuple[Window, Array]:
-        """Rounds `begin` to `end` of narrowing; round 0 evaluates the window itself."""
-        wide = jax.tree.map(lambda a: a[..., None], at)
+    def narrowed(self, at: Array) -> Envelope:
+        """All rounds: one evaluation of the equations, in a loop."""
 
-        def body(i: Array, state: tuple[Window, Array]) -> tuple[Window, Array]:
-            old, _ = state
-            ask = _between(old)
-            ask = jax.tree.map(lambda a, b: jnp.where(i == 0, a, b), old, ask)
-            new = self._level(wide, ask, i)
+        def body(i: Array, state: _State) -> _State:
+            q = self._samples(state.at, i)
+            new = self._peaks(i, self._looked(q, i))
+            return _State(new, Candidates(*new[:, 0]).value - Candidates(*state.at[:, 0]).value)
 
-            def merged(a: Array, b: Array) -> Array:
-                outer = [jnp.where(i == 0, b[..., j], a[..., j])[..., None] for j in (0, 1, 3, 4)]
-                first = jnp.where(i == 0, b[..., :1], outer[0])
-                second = jnp.where(i == 0, b[..., :1], outer[1])
-                fourth = jnp.where(i == 0, b[..., 4:], outer[2])
-                return jnp.concatenate([first, second, b, fourth, outer[3]], axis=-1)
+        state = jax.lax.fori_loop(0, len(_RANGES), body, _State(at, jnp.zeros_like(self.budgets)))
+        return self._settled(Candidates(*state.at[:, 0]), state.gain)
 
-            both = jax.tree.map(merged, old, new)
-            values = score(both.log_speed, both.slack - RESERVE)
-            # A copy of the middle must not win by a rounding: the other side would be lost.
-            copy = (jnp.abs(both.x - both.x[..., 4:5]) < 1e-12) & (jnp.arange(9) != 4)
-            values = jnp.where(copy, -jnp.inf, values)
-            best = jnp.argmax(values, axis=-1)
-            top = jnp.max(values, axis=-1)
-            near = jnp.clip(best[..., None] + jnp.arange(-2, 3), 0, 8)
-            gain = top - values[..., 4]
-            return jax.tree.map(lambda a: jnp.take_along_axis(a, near, -1), both), gain
+    def _samples(self, at: Array, i: Array) -> Candidates:
+        """The ranges once for every sample, with the sample's own x and guesses."""
+        place, each = _places(i)
+        part = 2.0 * place / (each - 1.0) - 1.0
+        kinds = sorted(set(_RANGES))
+        kind = jnp.searchsorted(jnp.asarray(kinds), jnp.asarray(_RANGES)[i])
+        a = Candidates(*jax.lax.switch(kind.astype(jnp.int32), [_repeated(k) for k in kinds], at))
+        low, high = jnp.log(a.low * a.stages), jnp.log(a.high * a.stages)
+        width = jnp.minimum(a.width, 0.5 * (high - low))
+        x = jnp.clip(a.x, low + width, high - width) + part * width
+        guess = a.log_batch + (x - a.x) * jnp.where(x < a.x, a.left, a.right)
+        guess = jnp.clip(guess, jnp.log(a.stages), jnp.log(self.limits.max_batch))
+        return eqx.tree_at(lambda y: (y.x, y.width, y.log_batch), a, (x, width, guess))
 
-        return jax.lax.fori_loop(begin, end, body, (window, jnp.zeros(at.budget.shape)))
+    def _looked(self, q: Candidates, i: Array) -> Candidates:
+        """Every sample at its least affordable batch."""
+        flat = 0.0 * q.x
+        ends = (flat + jnp.log(q.stages), flat + jnp.log(self.limits.max_batch))
+        looks = jnp.where(i == 0, _LOOKS + 1, _LOOKS)
+        first = _Looked(q.log_batch, *ends, flat)
+        found = jax.lax.fori_loop(0, looks, lambda j, state: self._look(q, state), first)
+        return eqx.tree_at(lambda y: (y.log_batch, y.value), q, (found.log_batch, found.value))
 
-    def _level(self, at: Points, ask: Window, i: Array) -> Window:
-        """The least affordable batch at each x, from those asked, by lines through two batches."""
-        low = jnp.maximum(jnp.log(at.stages), ask.x - jnp.log(at.high * at.stages))
-        high = jnp.minimum(jnp.log(self.limits.max_batch), ask.x - jnp.log(at.low * at.stages))
-        high = jnp.maximum(low, high)
-        reach = jnp.maximum(_REACH * _SHRINK**i, _CLOSEST)
-        first, shrink, least = _DRAFT_REACH
-        spread = jnp.maximum(first * shrink**i, least)
-        flat = jnp.zeros_like(ask.x)
+    def _look(self, q: Candidates, old: _Looked) -> _Looked:
+        """A step of Newton's method for cost = budget, in 1/b, in which cost is convex where rooflines tie.
 
-        def look(j: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
-            guess, drafts, seen, slope, offset, _, _ = state
-            guess = jnp.clip(guess, low, high)
-            lines, drafts = self._lines(at, ask.x, guess, drafts, low, high, reach, spread)
-            now = jnp.clip(-lines[1] / jnp.minimum(lines[0], -1e-6), low[..., None], high[..., None] + 10.0)
-            if not self.s.drafted:
-                # With the line of the look before: the cost is the larger where it is convex.
-                new = (lines[0][..., 0], lines[1][..., 0])
-                ahead = guess >= seen
-                left = [jnp.where(ahead, a, b) for a, b in zip((slope, offset), new, strict=True)]
-                right = [jnp.where(ahead, b, a) for a, b in zip((slope, offset), new, strict=True)]
-                roots = [-c / jnp.minimum(m, -1e-6) for m, c in (left, right)]
-                convex = right[0] >= left[0]
-                root = jnp.where(convex, jnp.maximum(*roots), jnp.minimum(*roots))
-                root = jnp.clip(root, low, high + 10.0)
-                now = jnp.where(j == 0, now, root[..., None])
-            bound = now > low[..., None]
-            spent = jnp.log(1e6 * self.scenario.accelerator.price / at.budget) + ask.x
-            speed = jnp.where(bound, spent[..., None] - 2.0 * now, lines[2] * now + lines[3])
-            room = lines[4] * now + lines[5]
-            slack = slack_of(self.scenario, self.limits, jnp.exp(now), jnp.exp(-speed), room)
-            beyond = now > high[..., None] + 1e-12
-            slack = jnp.where(beyond, jnp.minimum(slack, high[..., None] - now), slack)
-            outside = ask.x - jnp.log(at.stages * at.high) - 1e-12
-            slack = jnp.where(outside[..., None] > now, -50.0, slack)
-            values = score(speed, slack)
-            best = jnp.argmax(values, axis=-1)[..., None]
+        From the dear side it is exact as soon as no kink lies between.
+        """
+        batch, tensor = old.log_batch, jnp.clip(jnp.exp(q.x) / q.stages, q.low, q.high)
+        speed, other = self._log_speed(tensor, jnp.stack([batch, batch + _STEP]), q)
+        spent = jnp.log(1e6 * self.scenario.accelerator.price / self.budgets) + q.x
+        cost = jnp.exp(spent - batch - speed)
+        # With v = 1/b: cost = cost' (1 + steepness (v/v' - 1)).
+        steepness = jnp.clip(jnp.expm1(speed - other - _STEP) / math.expm1(-_STEP), 1e-9, 2.0)
+        bottom = jnp.where(cost > 1.0, jnp.maximum(old.bottom, batch), old.bottom)
+        top = jnp.where(cost > 1.0, old.top, jnp.minimum(old.top, batch))
+        part = 1.0 + (1.0 / cost - 1.0) / steepness
+        root = batch - jnp.log(jnp.clip(part, 1e-4, 1e4))
+        root = jnp.where(root < bottom, bottom, jnp.minimum(root, top))
+        rest = jnp.maximum(cost * (1.0 + steepness * jnp.expm1(batch - root)), 1e-9)
+        ahead = spent - root - jnp.log(rest)
+        slack = self._slack(tensor, q.stages, root, ahead)
+        value = score(ahead, jnp.minimum(slack, _AFFORDABLE - jnp.log(rest)))
+        return _Looked(root, bottom, top, value)
 
-            def chosen(a: Array) -> Array:
-                a = jnp.broadcast_to(a, values.shape)
-                return jnp.take_along_axis(a, best, -1)[..., 0] if self.s.drafted else a[..., 0]
+    def _log_speed(self, tensor: Array, log_batch: Array, q: Candidates) -> Array:
+        """ln speed at batches with a further first axis. Samples and budgets are one axis, which compiles to
+        the quickest loops."""
+        batch = jnp.exp(log_batch.reshape(len(log_batch), -1))
+        tensor, stages, partition = (y.reshape(-1) for y in (tensor, q.stages, q.partition))
+        speed = self.scenario.speed_among(layout_of(tensor, stages, batch), PARTITIONS, partition)
+        return jnp.log(speed).reshape(log_batch.shape)
 
-            middle = _vertex(drafts, values) if self.s.drafted else drafts[..., 0]
-            picked = [chosen(a) for a in (now, lines[0], lines[1], speed, slack)]
-            return picked[0], middle, guess, picked[1], picked[2], picked[3], picked[4]
+    def _slack(self, tensor: Array, stages: Array, log_batch: Array, log_speed: Array) -> Array:
+        """The least of what memory (share of it) and demand (logarithm) leave."""
+        room = self.scenario.memory_margin(layout_of(tensor, stages, jnp.exp(log_batch)), EXACT)
+        slack = room / self.scenario.accelerator.hbm_size
+        if self.scenario.workload.demand is not None:
+            slack = jnp.minimum(slack, jnp.log(self.scenario.workload.demand) - log_speed - log_batch)
+        return slack
 
-        state = (ask.log_batch, ask.log_draft, flat, flat, flat, flat, flat)
-        batch, drafts, _, _, _, speed, slack = jax.lax.fori_loop(0, _LOOKS, look, state)
-        return Window(ask.x, batch, drafts, speed, slack)
+    def _peaks(self, i: Array, q: Candidates) -> Array:
+        """The most promising local maxima among the samples, as ranges."""
+        place, each = _places(i)
+        gap = jnp.maximum(2.0 * q.width / (each - 1.0), 1e-14)
+        slot = jnp.arange(_SAMPLES)[:, None]
+        first, last = place == 0.0, place == each - 1.0
+        rise = jnp.clip((_beside(q.log_batch, 1) - q.log_batch) / gap, -_STEEPEST, _STEEPEST)
+        left = jnp.where(first, rise, _beside(rise, -1))
+        right = jnp.where(last, left, rise)
+        peak = (first | (q.value >= _beside(q.value, -1))) & (last | (q.value > _beside(q.value, 1)))
+        rank = jnp.where(peak, _hope(q.value, place, each), -jnp.inf)
+        order = []
+        for _ in range(_KEPT):
+            order.append(jnp.argmax(rank, axis=0)[None])
+            rank = jnp.where(slot == order[-1], -jnp.inf, rank)
+        # A range that rises to its end goes on beyond it as wide as before.
+        width = jnp.where(first | last, q.width, _OVERLAP * gap)
+        new = eqx.tree_at(lambda y: (y.width, y.left, y.right), q, (width, left, right))
+        rows = jnp.take_along_axis(jnp.stack(jax.tree.leaves(new)), jnp.concatenate(order)[None], 1)
+        return jnp.pad(rows, ((0, 0), (0, max(_RANGES) - _KEPT), (0, 0)), mode="edge")
 
-    def _lines(
-        self,
-        at: Points,
-        x: Array,
-        guess: Array,
-        drafts: Array,
-        low: Array,
-        high: Array,
-        reach: Array,
-        spread: Array,
-    ) -> tuple[list[Array], Array]:
-        """Slopes and offsets in ln b of ln(cost/budget), ln speed and room along x, and the draft
-        lengths looked at; a last axis holds these."""
-        pair = jnp.stack([guess - reach, guess + reach], axis=-1)
-        pair = jnp.clip(pair, low[..., None], high[..., None])
-        narrow = pair[..., 1:] - pair[..., :1] < 1e-9
-        pair = jnp.where(narrow, pair[..., :1] + jnp.asarray([0.0, 2e-9]), pair)
-        a = jax.tree.map(lambda y: y[..., None], at)
-        tensor = jnp.clip(jnp.exp(x[..., None] - pair) / a.stages, a.low, a.high)
-        offsets = jnp.asarray([-1.0, 0.0, 1.0]) if self.s.drafted else jnp.zeros(1)
-        drafts = drafts[..., None] + spread * offsets
-        drafts = jnp.clip(drafts, jnp.log1p(self.s.draft_low[0]), jnp.log1p(self.s.draft_high[0]))
-        a = jax.tree.map(lambda y: y[..., None, :], a)
-        batch = jnp.exp(pair)[..., None, :]
-        layout = layout_of(tensor[..., None, :], a.stages, batch, jnp.expm1(drafts)[..., None])
-        speed = self.scenario.speed_among(layout, PARTITIONS, a.partition)
-        cost = jnp.log(self.scenario.cost_at_speed(layout, speed) / a.budget)
-        room = self.scenario.memory_margin(layout, EXACT) / self.scenario.accelerator.hbm_size
-        found = []
-        for y in (cost, jnp.log(speed), jnp.broadcast_to(room, cost.shape)):
-            slope = (y[..., 1] - y[..., 0]) / (pair[..., 1] - pair[..., 0])[..., None]
-            found += [slope, y[..., 0] - slope * pair[..., 0][..., None]]
-        return found, drafts
-
-    def settled(self, at: Points, window: Window, gain: Array) -> Envelope:
+    def _settled(self, at: Candidates, gain: Array) -> Envelope:
         """Each budget's best at fixed accelerators, at the least batch that meets every limit."""
-        scenario, limits = self.scenario, self.limits
-        x, batch, drafts = (a[..., 2] for a in (window.x, window.log_batch, window.log_draft))
-        tensor = jnp.clip(jnp.exp(x - batch) / at.stages, at.low, at.high)
-        rate = 1e6 * tensor * at.stages * scenario.accelerator.price
-        kappa = at.budget / rate
-
-        def look(j: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
-            guess, seen, alpha, beta = state
-            guess = jnp.clip(guess, at.stages, limits.max_batch)
-            pair = guess[..., None] * jnp.asarray([1.0, 1.0 + 2e-6])
-            time, _ = self._exactly(at, tensor, pair, drafts)
-            slope = (time[..., 1] - time[..., 0]) / (pair[..., 1] - pair[..., 0])
-            offset = time[..., 0] - slope * guess
-            now, before = met(offset, slope, kappa), met(alpha, beta, kappa)
-            bend = jnp.where(guess >= seen, slope - beta, beta - slope)
-            both = jnp.where(bend >= 0.0, jnp.maximum(now, before), jnp.minimum(now, before))
-            return jnp.where(j == 0, now, both), guess, offset, slope
-
-        flat = jnp.zeros_like(x)
-        batch, *_ = jax.lax.fori_loop(0, 3, look, (jnp.exp(batch), flat, flat, flat))
-        batch = jnp.clip(batch, at.stages, limits.max_batch)[..., None] * (1.0 + jnp.asarray(_NUDGES))
-        batch = jnp.clip(batch, at.stages[..., None], limits.max_batch)
-        time, room = self._exactly(at, tensor, batch, drafts)
-        cost = rate[..., None] * time / batch
-        slack = slack_of(scenario, limits, batch, time, room)
-        over = jnp.log(at.budget[..., None] / cost)
-        values = score(-jnp.log(time), jnp.where(over >= 0.0, slack, jnp.minimum(slack, over - 1e-9)))
-        values = values.reshape(len(x), -1)
-        best = jnp.argmax(values, axis=1)[:, None]
-
-        def chosen(a: Array) -> Array:
-            a = a if a.ndim == 3 else a[..., None]
-            return jnp.take_along_axis(jnp.broadcast_to(a, cost.shape).reshape(len(x), -1), best, 1)[:, 0]
-
-        layout = layout_of(*(chosen(a) for a in (tensor, at.stages, batch, jnp.expm1(drafts))))
-        rest = (
-            chosen(at.partition),
-            chosen(values.reshape(cost.shape)),
-            chosen(cost),
-            chosen(gain),
-            chosen(at.low),
-            chosen(at.high),
-        )
-        return Envelope(layout, *rest)
-
-    def _exactly(self, at: Points, tensor: Array, batch: Array, drafts: Array) -> tuple[Array, Array]:
-        """(seconds per token, room) at several batches (last axis)."""
-        a = jax.tree.map(lambda y: y[..., None], at)
-        layout = layout_of(tensor[..., None], a.stages, batch, jnp.expm1(drafts)[..., None])
-        speed = self.scenario.speed_among(layout, PARTITIONS, a.partition)
-        room = self.scenario.memory_margin(layout, EXACT) / self.scenario.accelerator.hbm_size
-        return 1.0 / speed, jnp.broadcast_to(room, speed.shape)
+        tensor = jnp.clip(jnp.exp(at.x) / at.stages, at.low, at.high)
+        log_batch = at.log_batch + jnp.asarray(_NUDGES)[:, None]
+        log_batch = jnp.clip(log_batch, jnp.log(at.stages), jnp.log(self.limits.max_batch))
+        log_speed = self._log_speed(tensor, log_batch, at)
+        batch = jnp.exp(log_batch)
+        cost = self.scenario.cost_at_speed(layout_of(tensor, at.stages, batch), jnp.exp(log_speed))
+        over = jnp.log(cost / self.budgets)
+        slack = self._slack(tensor, at.stages, log_batch, log_speed)
+        values = score(log_speed, jnp.where(over <= 0.0, slack, jnp.minimum(slack, -over - 1e-9)))
+        place = jnp.argmax(values, axis=0)[None]
+        batch, value, cost = (jnp.take_along_axis(y, place, 0)[0] for y in (batch, values, cost))
+        layout = layout_of(tensor, at.stages, batch)
+        return Envelope(layout, at.partition, value, cost, gain, at.low, at.high)
 
 
-def _vertex(x: Array, y: Array) -> Array:
-    """Where the parabola through three points (last axis) is highest, within them."""
-    ends = x[..., 0], x[..., 2]
-    wide = ends[1] - ends[0] > 1e-12
-    d = [jnp.where(x[..., i + 1] - x[..., i] > 1e-13, x[..., i + 1] - x[..., i], 1.0) for i in (0, 1)]
-    rise = [(y[..., i + 1] - y[..., i]) / d[i] for i in (0, 1)]
-    bend = 2.0 * (rise[1] - rise[0]) / jnp.where(wide, ends[1] - ends[0], 1.0)
-    top = 0.5 * (x[..., 0] + x[..., 1]) - rise[0] / jnp.where(bend < -1e-12, bend, -1.0)
-    best = jnp.take_along_axis(x, jnp.argmax(y, axis=-1)[..., None], -1)[..., 0]
-    return jnp.where(wide & (bend < -1e-12), jnp.clip(top, *ends), best)
+def _places(i: Array) -> tuple[Array, Array]:
+    """(place of every sample in its range, samples of a range) in round i."""
+    each = _SAMPLES // jnp.asarray(_RANGES)[i]
+    return (jnp.arange(_SAMPLES) % each).astype(jnp.float64)[:, None], each.astype(jnp.float64)
 
 
-def _hope(w: Window) -> Array:
-    """What the middle may come to: where lines from either side cross, or at an edge of the admissible."""
-    x, f, slack, fit = w.x, w.log_speed, w.slack, w.slack >= FIT
-    middle = score(f, slack)[..., 2]
-    best = middle
-    gap = jnp.diff(x)
-    slope = jnp.where(gap > 1e-12, jnp.diff(f) / jnp.where(gap > 1e-12, gap, 1.0), 0.0)
-    for left, before, after in ((1, 0, 2), (2, 1, 3)):
-        bend = slope[..., before] - slope[..., after]
-        width = gap[..., left]
-        valid = (bend > 1e-9) & fit[..., left] & fit[..., left + 1]
-        t = f[..., left + 1] - f[..., left] - slope[..., after] * width
-        t = jnp.clip(t / jnp.where(valid, bend, 1.0), 0.0, width)
-        best = jnp.where(valid, jnp.maximum(best, f[..., left] + slope[..., before] * t), best)
-        ends = slack[..., left], slack[..., left + 1]
-        edge = fit[..., left] != fit[..., left + 1]
-        part = jnp.where(edge, ends[0] / jnp.where(edge, ends[0] - ends[1], 1.0), 0.5)
-        crossing = f[..., left] + part * (f[..., left + 1] - f[..., left])
-        best = jnp.where(edge & fit[..., 2], jnp.maximum(best, crossing), best)
-    return jnp.minimum(best, middle + 0.1)
+def _repeated(count: int) -> Callable[[Array], Array]:
+    """Every one of the first `count` ranges for all of its samples."""
+
+    def each(rows: Array) -> Array:
+        fields, _, budgets = rows.shape
+        wide = jnp.broadcast_to(rows[:, :count, None], (fields, count, _SAMPLES // count, budgets))
+        return wide.reshape(fields, _SAMPLES, budgets)
+
+    return each
 
 
-def _between(w: Window) -> Window:
-    """Two points in each of the middle gaps, and the middle again, with guesses between neighbours."""
-    x = w.x
-    fit = w.slack >= RESERVE
-    value = jnp.where(jnp.any(fit, axis=-1, keepdims=True), w.log_speed, w.slack)
+def _beside(y: Array, k: int) -> Array:
+    return jnp.roll(y, -k, axis=0)
 
-    def slope(i: int, j: int) -> Array:
-        gap = x[..., j] - x[..., i]
-        wide = gap > 1e-13
-        return jnp.where(wide, (value[..., j] - value[..., i]) / jnp.where(wide, gap, 1.0), jnp.nan)
 
-    def crossing(i: int, j: int, k: int, m: int) -> Array:
-        rise, fall = slope(i, j), slope(k, m)
-        valid = rise - fall > 1e-12
-        offset = value[..., k] - value[..., j] + rise * x[..., j] - fall * x[..., k]
-        return jnp.where(valid, offset / jnp.where(valid, rise - fall, 1.0), jnp.nan)
-
-    bend = 2.0 * (slope(2, 3) - slope(1, 2)) / jnp.where(x[..., 3] > x[..., 1], x[..., 3] - x[..., 1], 1.0)
-    vertex = 0.5 * (x[..., 1] + x[..., 2]) - slope(1, 2) / jnp.where(bend < 0.0, bend, jnp.nan)
-    asked = {2: x[..., 2]}
-    for at, (i, j, kink) in {0: (1, 2, crossing(0, 1, 2, 3)), 3: (2, 3, crossing(1, 2, 3, 4))}.items():
-        low, high = x[..., i], x[..., j]
-        width = high - low
-        point = 0.5 * (low + high)
-        for guess in (vertex, kink):
-            inside = (guess > low + 1e-3 * width) & (guess < high - 1e-3 * width)
-            point = jnp.where(inside, guess, point)
-        ends = w.slack[..., i], w.slack[..., j]
-        edge = fit[..., i] != fit[..., j]
-        part = jnp.where(edge, ends[0] / jnp.where(edge, ends[0] - ends[1], 1.0), 0.5)
-        root = low + width * part
-        root = root + 0.02 * (jnp.where(fit[..., i], low, high) - root)
-        point = jnp.where(edge & (root > low) & (root < high), root, point)
-        other = jnp.where(point - low > high - point, 0.5 * (low + point), 0.5 * (point + high))
-        asked |= {at: jnp.minimum(point, other), at + 1: jnp.maximum(point, other)}
-    x_new = jnp.stack([asked[k] for k in range(5)], axis=-1)
-
-    def guessed(a: Array) -> Array:
-        def part(i: int, j: int, k: int) -> Array:
-            gap = x[..., j] - x[..., i]
-            share = jnp.where(gap > 0.0, (asked[k] - x[..., i]) / jnp.where(gap > 0.0, gap, 1.0), 0.0)
-            return a[..., i] + share * (a[..., j] - a[..., i])
-
-        pieces = [part(1, 2, 0), part(1, 2, 1), a[..., 2], part(2, 3, 3), part(2, 3, 4)]
-        return jnp.stack(pieces, axis=-1)
-
-    return Window(x_new, guessed(w.log_batch), guessed(w.log_draft), w.log_speed, w.slack)
+def _hope(value: Array, place: Array, each: Array) -> Array:
+    """What a local maximum may come to between samples: where the lines on either side cross."""
+    rise = _beside(value, 1) - value
+    best = value
+    for left in (-1, 0):  # the kink is in the gap before or after the sample
+        begin, up, down = _beside(value, left), _beside(rise, left - 1), _beside(rise, left + 1)
+        known = (place + left >= 1.0) & (place + left + 2.0 <= each - 1.0)
+        bend = up - down
+        part = (_beside(rise, left) - down) / jnp.where(bend > 1e-9, bend, 1.0)
+        valid = known & (bend > 1e-9) & (part > 0.0) & (part < 1.0) & (up < 1.0) & (down > -1.0)
+        best = jnp.where(valid, jnp.maximum(best, begin + up * part), best)
+    return best

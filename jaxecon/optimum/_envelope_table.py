@@ -1,10 +1,9 @@
 """Speeds over a grid of degrees and batches, shared by all budgets, and where each budget peaks.
 
-At given degrees the time per token is affine in the batch between the kinks of the paper's equations, so
-the batch that spends a budget c follows from two neighbouring entries: tau = alpha + beta b meets
-tau = kappa b, kappa = c/(1e6 N price), at b = alpha/(kappa - beta). The table costs as much for one
-budget as for many; for each of them its local maxima along the free degree are the brackets that
-`_envelope.py` refines. A box is a range of degrees without a jump in the number of scale-up domains.
+The smallest batch that a budget affords at given degrees lies between two neighbouring entries, one too
+dear and one affordable; ln cost is nearly straight in ln batch. The table costs as much for one budget as
+for many; for each of them the best local maxima along the free degree are what `_envelope.py` narrows.
+A box is a range of degrees without a jump in the number of scale-up domains.
 """
 
 import equinox as eqx
@@ -18,16 +17,15 @@ from ..specs import Layout
 from ._relaxation import Limits
 from ._scan import UNFIT
 
-RESERVE = 1e-8
-"""Share of a limit that a search leaves free, so that rounding does not break it."""
 FIT = -1e-12
 PARTITIONS = ("1d", "2d")
-_EVEN, _BATCHES, _DRAFTS = 64, 24, 14
+_EVEN, _BATCHES = 64, 24
 _DOMAINS = (*range(1, 17), 20, 24, 28, 32, 40, 48, 64)
 _PEAKS = 2
 _ABOVE = 1.0 + 1e-12
-_GAIN = 0.3
-"""Most that a peak between grid points may be expected to gain in ln speed over them."""
+_RANKS = 1e6
+_NARROWEST = 0.03
+"""Half the width of the range about a peak, where the grid is finer than this."""
 
 
 class Spaces(eqx.Module):
@@ -40,29 +38,45 @@ class Spaces(eqx.Module):
     draft_high: Float[Array, " f"]
     partition: Array
     """Index into `PARTITIONS`."""
-    drafted: bool = eqx.field(static=True)
 
 
-class Points(eqx.Module):
-    """Layouts with a free degree across a stage, and what decides whether they are admissible."""
+class Envelope(eqx.Module):
+    """The best point at each budget."""
+
+    layout: Layout
+    partition: Array
+    """Index into `PARTITIONS`."""
+    log_speed: Array
+    """By the exact arithmetic; `UNFIT` or less where nothing admissible was found."""
+    cost: Array
+    gain: Array
+    """Relative speed that the last round of the search added."""
+    low: Array
+    """Bounds of the free degree between which the point was found."""
+    high: Array
+
+
+class Candidates(eqx.Module):
+    """Where each budget may be fastest: ranges of x = ln N within a box, and what is known in their middles.
+
+    Axes: candidate, best first; budget.
+    """
 
     stages: Array
     partition: Array
     low: Array
-    """Bounds of the free degree."""
+    """Bounds of the box."""
     high: Array
-    budget: Array
-
-
-class Window(eqx.Module):
-    """Five neighbouring points (last axis) along x = ln(N b), the best in the middle."""
-
     x: Array
+    width: Array
+    """Half of the range's."""
     log_batch: Array
-    log_draft: Array
-    """ln(1 + drafted tokens)."""
-    log_speed: Array
-    slack: Array
+    """Least affordable batch."""
+    left: Array
+    """d log_batch/dx below the middle."""
+    right: Array
+    value: Array
+    """`score` there."""
 
 
 def spaces(families: tuple[Family, ...]) -> Spaces:
@@ -73,12 +87,12 @@ def spaces(families: tuple[Family, ...]) -> Spaces:
 
     names = ("tensor_low", "tensor_high", "pipeline_low", "draft_low", "draft_high")
     index = jnp.asarray([float(PARTITIONS.index(f.partition)) for f in families])
-    return Spaces(*map(column, names), index, any(f.drafted for f in families))
+    return Spaces(*map(column, names), index)
 
 
-def layout_of(tensor: Array, stages: Array, batch: Array, drafts: Array) -> Layout:
+def layout_of(tensor: Array, stages: Array, batch: Array, drafts: Array | float = 0.0) -> Layout:
     one = jnp.ones(())
-    return Layout(tensor, stages, one, one, batch, drafts)
+    return Layout(tensor, stages, one, one, batch, drafts * one)
 
 
 def score(log_speed: Array, slack: Array) -> Array:
@@ -86,176 +100,109 @@ def score(log_speed: Array, slack: Array) -> Array:
     return jnp.where(slack >= FIT, log_speed, 2.0 * UNFIT + jnp.clip(slack, -50.0, 0.0))
 
 
-def slack_of(scenario: Scenario, limits: Limits, batch: Array, time: Array, room: Array) -> Array:
-    """The least of what memory (share), largest batch and demand (logarithms) leave."""
-    slack = jnp.minimum(room, jnp.log(limits.max_batch / batch) + 1e-9)
-    if scenario.workload.demand is not None:
-        slack = jnp.minimum(slack, jnp.log(scenario.workload.demand * time / batch))
-    return slack
-
-
-def met(alpha: Array, beta: Array, kappa: Array) -> Array:
-    """Where alpha + beta b = kappa b; huge where nowhere."""
-    return jnp.minimum(alpha / jnp.maximum(kappa - beta, 1e-300), 1e150)
-
-
 class Table(eqx.Module):
-    """Axes: family, free degree, batch."""
+    """Axes: batch, family, free degree."""
 
     tensor: Float[Array, "f g"]
     box: Array
-    batch: Float[Array, "f b"]
-    time: Float[Array, "f g b"]
-    """Seconds per token with the best draft length."""
-    log_draft: Array
-    room: Float[Array, "f g b"]
-    drafted: bool = eqx.field(static=True)
+    low: Float[Array, "f boxes"]
+    """Bounds of the boxes."""
+    high: Float[Array, "f boxes"]
+    log_batch: Float[Array, "b f 1"]
+    log_speed: Float[Array, "b f g"]
+    most: Float[Array, "f g"]
+    """ln of the largest batch that fits in memory."""
 
 
 def tabulate(scenario: Scenario, limits: Limits, s: Spaces) -> Table:
-    tensor, box = _grid(scenario, s)
-    steps = jnp.linspace(0.0, 1.0, _BATCHES)
-    batch = s.stages[:, None] * jnp.exp(steps * jnp.log(limits.max_batch / s.stages)[:, None])
-    drafts = jnp.log1p(s.draft_low)[:, None]
-    if s.drafted:
-        even = jnp.linspace(0.0, 1.0, _DRAFTS)
-        drafts = drafts + even * (jnp.log1p(s.draft_high)[:, None] - drafts)
-    layout = layout_of(
-        tensor[:, :, None, None],
-        s.stages[:, None, None, None],
-        batch[:, None, :, None],
-        jnp.expm1(drafts)[:, None, None, :],
-    )
-    speed = scenario.speed_among(layout, PARTITIONS, s.partition[:, None, None, None])
-    speed = jnp.broadcast_to(speed, (*tensor.shape, _BATCHES, drafts.shape[1]))
-    best = jnp.argmax(speed, axis=-1)
-    room = scenario.memory_margin(layout, EXACT)[..., 0] / scenario.accelerator.hbm_size
-    chosen = jnp.sum(jax.nn.one_hot(best, drafts.shape[1]) * drafts[:, None, None, :], axis=-1)
-    time, room = 1.0 / jnp.max(speed, axis=-1), jnp.broadcast_to(room, best.shape)
-    return Table(tensor, box, batch, time, chosen, room, s.drafted)
+    degrees = grid(scenario, s)
+    tensor = degrees[0]
+    steps = jnp.linspace(0.0, 1.0, _BATCHES)[:, None, None]
+    stages = s.stages[:, None]
+    log_batch = jnp.log(stages) + steps * jnp.log(limits.max_batch / stages)
+    layout = layout_of(tensor, stages, jnp.exp(log_batch))
+    speed = scenario.speed_among(layout, PARTITIONS, s.partition[:, None])
+    log_speed = jnp.broadcast_to(jnp.log(speed), (_BATCHES, *tensor.shape))
+    return Table(*degrees, log_batch, log_speed, _most(scenario, tensor, stages))
 
 
-def _grid(scenario: Scenario, s: Spaces) -> tuple[Array, Array]:
-    """(free degrees, index of their box): even in the logarithm, and both sides of full domains."""
+def _most(scenario: Scenario, tensor: Array, stages: Array) -> Array:
+    """ln of the largest batch in memory, whose need is affine in the batch; very low where none fits."""
+    batches = (jnp.zeros(()), jnp.ones(()))
+    room, less = (scenario.memory_margin(layout_of(tensor, stages, b), EXACT) for b in batches)
+    return jnp.log(jnp.clip(room / jnp.maximum(room - less, 1e-300), 1e-20, 1e20))
+
+
+def grid(scenario: Scenario, s: Spaces) -> tuple[Array, Array, Array, Array]:
+    """(free degrees, index of their box, bounds of boxes): even in the logarithm, and both sides of full
+    domains."""
     low, high = s.low[:, None], s.high[:, None]
     even = low * jnp.exp(jnp.linspace(0.0, 1.0, _EVEN)[1:-1] * jnp.log(high / low))
     full = scenario.accelerator.network.domain_size * jnp.asarray(_DOMAINS, jnp.float64)
     full = jnp.clip(full, low, high)
     beyond = jnp.clip(full * _ABOVE, low, high)
-    degrees = jnp.sort(jnp.concatenate([low, even, full, beyond, high], axis=1), axis=1)
-    return degrees, jnp.sum(full[:, None, :] < degrees[:, :, None], axis=-1)
+    lower, upper = jnp.concatenate([low, beyond], axis=1), jnp.concatenate([full, high], axis=1)
+    degrees = jnp.sort(jnp.concatenate([lower, even, upper], axis=1), axis=1)
+    return degrees, jnp.sum(full[:, None, :] < degrees[:, :, None], axis=-1), lower, upper
 
 
 class Levels(eqx.Module):
     """What each budget gets at each degree of the table; axes: budget, family, free degree."""
 
-    batch: Array
-    log_speed: Array
-    slack: Array
+    log_batch: Array
+    value: Array
 
 
 def levels(scenario: Scenario, limits: Limits, s: Spaces, table: Table, budgets: Array) -> Levels:
-    """The least affordable batch, by the lines on either side of the cell where it lies."""
-    b, time = table.batch[:, None, :], table.time
-    beta = jnp.diff(time) / jnp.diff(b)
-    alpha = time[..., :-1] - beta * b[..., :-1]
-    rate = 1e6 * table.tensor * s.stages[:, None] * scenario.accelerator.price
-    cost = rate[..., None] * time / b
-    cells, budget = _BATCHES - 1, budgets[:, None, None]
-    kappa = budget / rate
-
-    def cell(i: int) -> int:
-        return min(max(i, 0), cells - 1)
-
-    lines = [jnp.broadcast_to(x, kappa.shape) for i in (0, 1) for x in (alpha[..., i], beta[..., i])]
-    for j in range(1, cells):
-        near = [x for i in (j - 1, j + 1) for x in (alpha[..., cell(i)], beta[..., cell(i)])]
-        dear = cost[..., j] > budget
-        lines = [jnp.where(dear, new, old) for new, old in zip(near, lines, strict=True)]
-    left, right = met(lines[0], lines[1], kappa), met(lines[2], lines[3], kappa)
-    batch = jnp.where(lines[3] >= lines[1], jnp.maximum(left, right), jnp.minimum(left, right))
-    least = cost[..., 0] <= budget
-    batch = jnp.where(least, b[..., 0], jnp.minimum(batch, 1e3 * limits.max_batch))
-    spent = jnp.where(least, time[..., 0], kappa * batch)
-    slope = (table.room[..., -1] - table.room[..., 0]) / (b[..., -1] - b[..., 0])
-    room = table.room[..., 0] + slope * (batch - b[..., 0])
-    return Levels(batch, -jnp.log(spent), slack_of(scenario, limits, batch, spent, room))
+    """The least affordable batch, between the entries that are too dear and affordable."""
+    rate = jnp.log(1e6 * scenario.accelerator.price) + jnp.log(table.tensor * s.stages[:, None])
+    cost = rate - table.log_speed - table.log_batch
+    budget = jnp.log(budgets)[:, None, None]
+    before, after, cell = cost[0], cost[1], jnp.zeros(())
+    for j in range(1, _BATCHES - 1):
+        dear = cost[j] > budget
+        before, after = jnp.where(dear, cost[j], before), jnp.where(dear, cost[j + 1], after)
+        cell = jnp.where(dear, float(j), cell)
+    part = jnp.clip((before - budget) / jnp.maximum(before - after, 1e-12), 0.0, 1e3)
+    batch = table.log_batch[0] + (table.log_batch[1] - table.log_batch[0]) * (cell + part)
+    speed = jnp.where(cost[0] > budget, rate - budget - batch, table.log_speed[0])
+    slack = jnp.minimum(table.most, jnp.log(limits.max_batch)) - batch
+    if scenario.workload.demand is not None:
+        slack = jnp.minimum(slack, jnp.log(scenario.workload.demand) - speed - batch)
+    return Levels(batch, score(speed, slack))
 
 
-def brackets(
-    limits: Limits, s: Spaces, table: Table, found: Levels, budgets: Array, count: int
-) -> tuple[Points, Window]:
-    """The `count` most promising local maxima of every budget; axes: budget, candidate (, window)."""
+def candidates(limits: Limits, s: Spaces, table: Table, found: Levels, count: int) -> Array:
+    """The `count` best local maxima of every budget, at most two of a family: rows of `Candidates`."""
     new = table.box[:, 1:] != table.box[:, :-1]
     first = jnp.pad(new, ((0, 0), (1, 0)), constant_values=True)
     last = jnp.pad(new, ((0, 0), (0, 1)), constant_values=True)
-    batch = jnp.clip(found.batch, s.stages[:, None], limits.max_batch)
-    x = jnp.log(table.tensor * s.stages[:, None] * batch)
-    rank = _promise(x, found, first, last)
-    width = table.tensor.shape[1]
-    values, places = [], []
-    for _ in range(_PEAKS):  # of each family; a whole sort of the table would take longer than all else
-        place = jnp.argmax(rank, axis=-1)
-        values.append(jnp.take_along_axis(rank, place[..., None], -1)[..., 0])
-        places.append(place + width * jnp.arange(rank.shape[1]))
-        rank = jnp.where(jnp.arange(width) == place[..., None], -jnp.inf, rank)
-    _, order = jax.lax.top_k(jnp.concatenate(values, axis=1), min(count, _PEAKS * rank.shape[1]))
-    at = jnp.take_along_axis(jnp.concatenate(places, axis=1), order, 1)
-    place = jnp.arange(width)
-    begin = jax.lax.cummax(jnp.where(first, place, 0), axis=1).ravel()[at]
-    end = jax.lax.cummin(jnp.where(last, place, width - 1), axis=1, reverse=True).ravel()[at]
-    family = at // width
-    near = jnp.clip((at % width)[..., None] + jnp.arange(-2, 3), begin[..., None], end[..., None])
-    near = near + family[..., None] * width
-    rows = jnp.arange(len(budgets))[:, None, None]
-    x, batch, speed, slack = (
-        a.reshape(len(budgets), -1)[rows, near] for a in (x, batch, found.log_speed, found.slack)
-    )
-    column = jnp.sum(batch[..., None] >= table.batch[family][..., None, :], axis=-1) - 1
-    drafts = table.log_draft.reshape(-1, _BATCHES)[near, jnp.clip(column, 0, _BATCHES - 1)]
-    degrees = table.tensor.ravel()
-    points = Points(
-        s.stages[family],
-        s.partition[family],
-        degrees[family * width + begin],
-        degrees[family * width + end],
-        jnp.broadcast_to(budgets[:, None], family.shape),
-    )
-    return points, Window(x, jnp.log(batch), drafts, speed, slack)
-
-
-def _promise(x: Array, found: Levels, first: Array, last: Array) -> Array:
-    """What local maxima within a box may come to between grid points; -inf elsewhere.
-
-    Where a limit breaks on the way to a neighbour, the speed at the edge by interpolation; else where
-    the lines through the two points on either side cross. Inadmissible points are ranked by what
-    they lack, at two parts of speed for one of slack.
-    """
-    f, slack = found.log_speed, found.slack
-    value, fit = score(f, slack), slack >= FIT
-
-    def shifted(a: Array, by: int) -> Array:
-        return jnp.roll(a, -by, axis=-1)
-
-    def edge(by: int, wall: Array) -> Array:
-        theirs, speed = shifted(slack, by), shifted(f, by)
-        crossed = fit & (theirs < FIT) & ~wall
-        return jnp.where(crossed, f + (speed - f) * slack / jnp.where(crossed, slack - theirs, 1.0), f)
-
-    gap = shifted(x, 1) - x
-    slope = jnp.where(last, 0.0, (shifted(f, 1) - f) / jnp.maximum(gap, 1e-9))
-
-    def crossing(start: Array, rise: Array, fall: Array, width: Array, final: Array, valid: Array) -> Array:
-        bend = rise - fall
-        valid = valid & (bend > 1e-9)
-        t = (final - start - fall * width) / jnp.where(valid, bend, 1.0)
-        return jnp.where(valid & (t > 0.0) & (t < width), start + rise * t, f)
-
-    not_right = last | shifted(last, 1) | first | ~fit | ~shifted(fit, 1)
-    not_left = first | shifted(first, -1) | last | ~fit | ~shifted(fit, -1)
-    right = crossing(f, shifted(slope, -1), shifted(slope, 1), gap, shifted(f, 1), ~not_right)
-    left = crossing(shifted(f, -1), shifted(slope, -2), slope, shifted(gap, -1), f, ~not_left)
-    best = jnp.maximum(jnp.maximum(right, left), jnp.maximum(edge(1, last), edge(-1, first)))
-    best = jnp.where(fit, jnp.clip(best, f, f + _GAIN), f + 2.0 * jnp.clip(slack, -50.0, 0.0))
-    peak = (first | (value >= shifted(value, -1))) & (last | (value > shifted(value, 1)))
-    return jnp.where(peak, best, -jnp.inf)
+    value, columns = found.value, table.tensor.shape[1]
+    higher = (first | (value >= jnp.roll(value, 1, -1))) & (last | (value > jnp.roll(value, -1, -1)))
+    # Whole numbers that hold their place: their maximum takes vector instructions, an argmax does not.
+    place = jnp.arange(columns)
+    rank = jnp.where(higher, jnp.floor((value + 4.0 * abs(UNFIT)) * _RANKS), 0.0).astype(jnp.int64)
+    rank = rank * columns + place
+    ranks = []
+    for _ in range(_PEAKS):
+        ranks.append(jnp.max(rank, axis=-1))
+        rank = jnp.where(rank == ranks[-1][..., None], 0, rank)
+    places = jnp.concatenate([r % columns + columns * jnp.arange(r.shape[1]) for r in ranks], axis=1)
+    kept = min(count, places.shape[1])
+    _, order = jax.lax.top_k(jnp.concatenate(ranks, axis=1), kept)
+    at = jnp.take_along_axis(places, order, 1)
+    family = at // columns
+    near = jnp.stack([jnp.where(first.ravel()[at], at, at - 1), at, jnp.where(last.ravel()[at], at, at + 1)])
+    rows = jnp.arange(len(value))[:, None]
+    batch, values = (a.reshape(len(value), -1)[rows, near] for a in (found.log_batch, value))
+    stages = s.stages[family]
+    batch = jnp.clip(batch, jnp.log(stages), jnp.log(limits.max_batch))
+    x = jnp.log(table.tensor.ravel()[near] * stages)
+    gap = x[1:] - x[:-1]
+    slopes = jnp.where(gap > 1e-6, (batch[1:] - batch[:-1]) / jnp.maximum(gap, 1e-6), 0.0)
+    width = jnp.maximum(jnp.max(gap, axis=0), _NARROWEST)
+    box = table.box.ravel()[at]
+    low, high = table.low[family, box], table.high[family, box]
+    fields = (stages, s.partition[family], low, high, x[1], width, batch[1], *slopes, values[1])
+    rows = jnp.stack(fields).swapaxes(1, 2)
+    return jnp.pad(rows, ((0, 0), (0, count - kept), (0, 0)), mode="edge")

@@ -125,9 +125,7 @@ def _advance(table: _Table, pairs: _Pairs, round_number: Array) -> _Pairs:
     return jax.vmap(one)(*table.at(pairs), pairs)
 
 
-def _narrowed(
-    pair: _Pairs, speed: Array, cost: Array, able: Array, fits: Array, budget: Array
-) -> _Pairs:
+def _narrowed(pair: _Pairs, speed: Array, cost: Array, able: Array, fits: Array, budget: Array) -> _Pairs:
     """The bracket after an evaluation at `pair.batch`, which is affordable if `able`."""
     b = pair.batch
     slack = b * (1.0 - cost / budget)

@@ -41,6 +41,11 @@ def _time_shares(scenario: Scenario, layout: Layout) -> tuple[Array, ...]:
     )
 
 
+def prepare_shares(scenario: Scenario) -> None:
+    """In a command's process begin to compile what `binding_shares` runs, for 1-D partitions."""
+    _time_shares.prepare(scenario, Layout(1.0, nodes=1.0))
+
+
 def binding_shares(scenario: Scenario, best: RelaxedOptimum) -> dict[str, float]:
     """d ln speed / d ln of the arithmetic rate, memory bandwidth, network bandwidth, 1/latency, memory
     size (or other bound) and budget, at the relaxed optimum.

@@ -18,12 +18,21 @@ def _figures(scenario: Serving, layout: Layout, site: Site, powered: bool) -> tu
     return first, whole, prices(scenario, layout), used
 
 
+def prepare_account(scenario: Serving, site: Site | None = None) -> None:
+    """In a command's process begin to compile what `account` runs."""
+    _figures.prepare(scenario, Layout(1.0), Site() if site is None else site, _powered(scenario))
+
+
+def _powered(scenario: Serving) -> bool:
+    return float(scenario.accelerator.power) > 0.0
+
+
 def account(scenario: Serving, layout: Layout, site: Site | None = None) -> dict[str, Any]:
     """Seconds to the first token and of a request, US dollars per million tokens, and energy.
 
     Energy is None where the accelerator's rated power is not known.
     """
-    powered = float(scenario.accelerator.power) > 0.0
+    powered = _powered(scenario)
     first, whole, price, used = _figures(scenario, layout, Site() if site is None else site, powered)
     result: dict[str, Any] = {
         "time_to_first_token_s": float(first),

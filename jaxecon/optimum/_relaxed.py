@@ -14,7 +14,7 @@ from ..scenarios import Family, Scenario
 from ..specs import Layout
 from ._interior import Point, minimise
 from ._relaxation import Box, Limits, layout_at, log_tokens, spread
-from ._scan import Candidate, candidate, scan
+from ._scan import Candidate, candidate, scan, taken
 
 # Starts by rank, and the barrier weight with which each path begins.
 _RANKS = (0, 1, 2, 0)
@@ -67,9 +67,7 @@ def find_starts(scenario: Scenario, limits: Limits) -> tuple[Candidate, ...]:
     """The first part of `solve_relaxed`: where paths begin, along a leading axis, per partition."""
     found = []
     for families in _partitions(scenario, limits):
-        every = _scan_all(scenario, limits, families)
-        _, order = jax.lax.top_k(every.score, len(_BEGIN))
-        found.append(jax.tree.map(lambda x, order=order: x[order[jnp.asarray(_RANKS)]], every))
+        found.append(_scan_all(scenario, limits, families))
     return tuple(found)
 
 
@@ -111,14 +109,19 @@ def _partitions(scenario: Scenario, limits: Limits) -> list[list[tuple[int, Fami
 
 
 def _scan_all(scenario: Scenario, limits: Limits, families: list[tuple[int, Family]]) -> Candidate:
-    """Scans of all families, flat; those of one structure in one graph."""
+    """The starts among scans of all families; those of one structure are in one graph."""
+    shapes = sorted({(f.fixed_pipeline, f.drafted) for _, f in families})
+    ranks = jnp.asarray(_RANKS if len(shapes) == 1 else range(len(_RANKS)))
     found = []
-    for shape in sorted({(f.fixed_pipeline, f.drafted) for _, f in families}):
+    for shape in shapes:
         alike = [(i, f) for i, f in families if (f.fixed_pipeline, f.drafted) == shape]
         stacked = jax.tree.map(lambda *x: jnp.stack(x), *[f for _, f in alike])
-        scans = scan(scenario, limits, stacked, jnp.asarray([i for i, _ in alike]))
-        found.append(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), scans))
-    return jax.tree.map(lambda *x: jnp.concatenate(x), *found)
+        found.append(scan(scenario, limits, stacked, jnp.asarray([i for i, _ in alike]), ranks))
+    if len(shapes) == 1:
+        return found[0]
+    every = jax.tree.map(lambda *x: jnp.concatenate(x), *found)
+    _, order = jax.lax.top_k(every.score, len(_RANKS))
+    return taken(every, order[jnp.asarray(_RANKS)])
 
 
 def _compass(families: list[Family]) -> list[tuple[float, float, float]]:

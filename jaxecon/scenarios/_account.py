@@ -5,17 +5,22 @@ from typing import Any
 from .._programs import program
 from ..specs import Layout, Site
 
-from ._energy import energy
-from ._prompts import prices, request_time
+from ._energy import energy_at
+from ._prompts import prices_at, request_time
 from ._serving import Serving
 
 
 @program
 def _figures(scenario: Serving, layout: Layout, site: Site, powered: bool) -> tuple[Any, ...]:
-    first = scenario.time_to_first_token(layout)
-    whole = request_time(scenario.workload, first, scenario.speed(layout))
-    used = energy(scenario, layout, site) if powered else None
-    return first, whole, prices(scenario, layout), used
+    # Each pass is traced once, which a cold start waits for.
+    decode, ingest = scenario.decode_time(layout), scenario.prompt_pass(layout)
+    time = scenario.with_prompts(layout, decode, ingest=ingest)
+    first = scenario.first_token(ingest, decode)
+    whole = request_time(scenario.workload, first, scenario.speed_at_time(layout, time))
+    seconds = ingest / (layout.pipeline * layout.data)
+    price = prices_at(scenario, layout, layout, seconds, scenario.speed_at_time(layout, decode))
+    used = energy_at(scenario, layout, site, time) if powered else None
+    return first, whole, price, used
 
 
 def prepare_account(scenario: Serving, site: Site | None = None) -> None:

@@ -100,10 +100,11 @@ def _all_reduces(
     m0, m1 = model.ff_matrices
     active, d = model.n_active_experts, model.d_model
     qkv = model.d_head * (model.num_query_heads + model.kv_width)
-    either, two_d_only = (d, active * m1 * d), (qkv, active * m0 * model.d_ff)
     share = jnp.where(two_d, 1.0 / ranks, 1.0)
     moved, latency, bandwidth = tokens * model.activation_bytes, 0.0, 0.0
-    for words, present in [(x, 1.0) for x in either] + [(x, jnp.where(two_d, 1.0, 0.0)) for x in two_d_only]:
+    always, in_two_d = (d, active * m1 * d), (qkv, active * m0 * model.d_ff)
+    for words, present in [(x, True) for x in always] + [(x, two_d) for x in in_two_d]:
         one = collective_time(accelerator.network, ranks, nodes, words * share * moved, arithmetic)
-        latency, bandwidth = latency + present * one[0], bandwidth + present * one[1]
+        latency = latency + jnp.where(present, one[0], 0.0)
+        bandwidth = bandwidth + jnp.where(present, one[1], 0.0)
     return model.layers * latency, model.layers * bandwidth

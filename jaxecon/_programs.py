@@ -105,7 +105,11 @@ class _Staged(Program[P, T]):
                 found.append(function(*args, *found))
             return found[-1]
 
-        super().__init__(functools.wraps(functions[-1])(composed))
+        names = ("__module__", "__name__", "__qualname__", "__doc__")
+        functools.update_wrapper(composed, functions[-1], names)
+        # Its arguments are not those of the last function.
+        del composed.__wrapped__  # type: ignore[attr-defined]
+        super().__init__(composed)
         self._stages = tuple(Program(function) for function in functions)
 
     @property

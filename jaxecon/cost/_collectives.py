@@ -80,8 +80,8 @@ def _nccl(
         wire = arithmetic.maximum(inside, across)
     else:
         wire = inside + across
-    ways = _protocols(network, r, n, passes)
-    ways = [(latency, (passes / 2.0) * wire / factor) for latency, factor in ways]
+    known = _protocols(network, r, n, passes)
+    ways = [(latency, (passes / 2.0) * wire / factor) for latency, factor in known]
     return arithmetic.quickest(ways) if protocol is None else ways[PROTOCOLS.index(protocol)]
 
 

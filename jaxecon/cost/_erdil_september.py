@@ -101,7 +101,9 @@ def _all_reduces(
     active, d = model.n_active_experts, model.d_model
     qkv = model.d_head * (model.num_query_heads + model.kv_width)
     share = jnp.where(two_d, 1.0 / ranks, 1.0)
-    moved, latency, bandwidth = tokens * model.activation_bytes, 0.0, 0.0
+    moved = tokens * model.activation_bytes
+    latency: Array | float = 0.0
+    bandwidth: Array | float = 0.0
     always, in_two_d = (d, active * m1 * d), (qkv, active * m0 * model.d_ff)
     for words, present in [(x, True) for x in always] + [(x, two_d) for x in in_two_d]:
         one = collective_time(accelerator.network, ranks, nodes, words * share * moved, arithmetic)

@@ -31,7 +31,7 @@ from ._relaxation import CONSTRAINTS, Box, Limits, degrees_of, evaluate, spread
 FINAL_BARRIER = 1e-7
 FINAL_TEMPERATURE = 1e-5
 _FIRST_BARRIER = 0.05
-_STAGES, _STEPS, _LAST_STEPS = 16, 6, 16
+_STAGES, _STEPS, _LAST_STEPS = 16, 8, 16
 _ASTRAY = 0.1
 """Of the temperature: a batch farther from h = 0 than this is brought there first, since phi is
 known there to second order only."""

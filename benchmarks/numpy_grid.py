@@ -62,8 +62,9 @@ def _step(m, a, context, q, n, batch, pipeline, two_d):
     return np.where(pipeline <= np.minimum(n, batch), time, np.inf)
 
 
-def _best(m, a, context, q, n, batch):
-    best = np.full(n.shape, np.inf)
+def best_step_time(m, a, context, q, n, batch):
+    """Seconds of the quickest structure at each point of N and batch, which broadcast."""
+    best = np.full(np.broadcast_shapes(n.shape, batch.shape), np.inf)
     for two_d in (True, False):
         for pipeline in (1, 2, 4, 6):
             best = np.minimum(best, _step(m, a, context, q, n, batch, pipeline, two_d))
@@ -74,12 +75,12 @@ def grid_frontier(model, accelerator, context, draft=None, acceptance=None, gamm
     """(speed, cost) of the Pareto frontier over the whole grid."""
     n, batch = np.meshgrid(np.geomspace(1, 1024, points), np.geomspace(1, 65536, points), indexing="ij")
     if draft is None:
-        time = _best(model, accelerator, context, 1, n, batch)
+        time = best_step_time(model, accelerator, context, 1, n, batch)
     else:
-        small = _best(draft, accelerator, context, 1, n, batch)
+        small = best_step_time(draft, accelerator, context, 1, n, batch)
         time = np.full(n.shape, np.inf)
         for gamma in range(gamma_max + 1):
-            whole = _best(model, accelerator, context, gamma + 1, n, batch) + gamma * small
+            whole = best_step_time(model, accelerator, context, gamma + 1, n, batch) + gamma * small
             tokens = (1 - acceptance ** (gamma + 1)) / (1 - acceptance)
             time = np.minimum(time, whole / tokens)
     need = model["kv_bytes_per_token"] * context * batch

@@ -13,8 +13,8 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
 NUMBA = "| cores | layouts a call | jaxecon, M/s | plain loop | parallel loop | ratio to the better |"
-NUMPY = "| cores | jaxecon, M/s | NumPy grid, M/s | ratio |"
-RULE = {NUMBA: "| --- | --- | --- | --- | --- | --- |", NUMPY: "| --- | --- | --- | --- |"}
+NUMPY = "| cores | grid here, M/s | layouts here | NumPy grid | open axes | grid/grid | to open | layouts |"
+RULE = {NUMBA: "| --- | --- | --- | --- | --- | --- |", NUMPY: "| --- " * 8 + "|"}
 FIRST = str(min(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else "0"
 ONE_CORE = ["taskset", "-c", FIRST]
 

@@ -10,6 +10,7 @@ Divisions, logarithms and roots near zero are taken only here.
 
 import abc
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -137,6 +138,13 @@ class Arithmetic(eqx.Module):
         x = jnp.stack(jnp.broadcast_arrays(a, b), axis=-1)
         return jnp.sum(self.min_weights(x) * x, axis=-1)
 
+    def quickest(self, ways: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
+        """Both parts of the pair of positive arrays with the least sum."""
+        columns = (jnp.stack(jnp.broadcast_arrays(*column), axis=-1) for column in zip(*ways, strict=True))
+        first, second = jnp.broadcast_arrays(*columns)
+        weights = self.min_weights(first + second)
+        return jnp.sum(weights * first, axis=-1), jnp.sum(weights * second, axis=-1)
+
 
 def _one_hot(index: Array, like: Array) -> Array:
     return jax.nn.one_hot(index, like.shape[-1], dtype=like.dtype)
@@ -162,6 +170,14 @@ class Exact(Arithmetic):
 
     def ceil(self, x: Array) -> Array:
         return jnp.ceil(x)
+
+    def quickest(self, ways: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
+        # One after the other, so that nothing of a further axis is ever written to memory.
+        best = ways[0]
+        for way in ways[1:]:
+            better = way[0] + way[1] < best[0] + best[1]
+            best = jnp.where(better, way[0], best[0]), jnp.where(better, way[1], best[1])
+        return best
 
 
 class Smooth(Arithmetic):

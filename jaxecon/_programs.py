@@ -5,11 +5,15 @@ says `use_quick_programs(folder)`: its programs are then compiled without the pa
 program runs many times, and saved as machine code, so that the next process neither traces, lowers
 nor compiles. JAX's own compilation cache saves the last of the three only.
 
+A command's programs are compiled, or read, in threads of their own, so that one that is `prepare`d is
+compiled while the next is traced.
+
 A saved program is used only for the same function with arguments of the same structure, shapes and
 types, by the same sources of this package on the same versions of what compiled it (`_origin`). It
 holds machine code, as JAX's cache does: the folder must be one that only its user can write.
 """
 
+import contextlib
 import dataclasses
 import enum
 import functools
@@ -19,6 +23,7 @@ import pickle
 import platform
 import threading
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -61,9 +66,23 @@ class Program(Generic[P, T]):
         self.compiled: Any = eqx.filter_jit(function)
 
     @property
+    def stages(self) -> tuple["Program[..., Any]", ...]:
+        """What runs one after the other, each with the results of those before it as last arguments."""
+        return (self,)
+
+    @property
     def _cached(self) -> Any:
         """JAX's own cache of compilations."""
         return self.compiled._cached
+
+    def prepare(self, *args: Any) -> None:
+        """In a command's process begin to compile for such arguments, or arrays' shapes in their place.
+
+        What fails here fails again, and is reported, where the program is called.
+        """
+        if _Quick.programs is not None:
+            with contextlib.suppress(Exception):
+                _Quick.programs.prepare(self, args)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
         if _Quick.programs is None or kwargs:
@@ -74,6 +93,37 @@ class Program(Generic[P, T]):
 def program(function: Callable[P, T]) -> Program[P, T]:
     """Decorator in place of `eqx.filter_jit` for functions that commands run a few times."""
     return Program(function)
+
+
+class _Staged(Program[P, T]):
+    """See `staged`."""
+
+    def __init__(self, functions: tuple[Callable[..., Any], ...]) -> None:
+        def composed(*args: Any) -> Any:
+            found: list[Any] = []
+            for function in functions:
+                found.append(function(*args, *found))
+            return found[-1]
+
+        names = ("__module__", "__name__", "__qualname__", "__doc__")
+        functools.update_wrapper(composed, functions[-1], names)
+        # Its arguments are not those of the last function.
+        del composed.__wrapped__  # type: ignore[attr-defined]
+        super().__init__(composed)
+        self._stages = tuple(Program(function) for function in functions)
+
+    @property
+    def stages(self) -> tuple[Program[..., Any], ...]:
+        return self._stages
+
+
+def staged(*functions: Callable[..., Any]) -> Program[..., Any]:
+    """One program of functions that are called one after the other with the same arguments and, behind
+    them, the results of those before; the last result is the program's.
+
+    A library compiles them as one. In a command each is compiled while the next is traced.
+    """
+    return _Staged(functions)
 
 
 def use_quick_programs(folder: Path | None) -> None:
@@ -88,12 +138,12 @@ def use_library_programs() -> None:
 
 
 @dataclasses.dataclass
-class _Runnable:
-    """A compiled program from arrays to arrays, and what its result looks like."""
+class _Begun:
+    """A program from arrays to arrays that is being compiled or read, and what its result looks like."""
 
-    run: Callable[..., list[Any]]
+    future: Future[Callable[..., list[Any]]]
     shape: Any
-    """The result, with a `_Hole` for each array."""
+    """The result, with a `jax.ShapeDtypeStruct` for each array."""
     saved: bool
     """Whether it was read from disk, and has not yet run."""
 
@@ -101,13 +151,19 @@ class _Runnable:
         self.leaves, self.structure = jax.tree.flatten(self.shape)
 
     def __call__(self, arrays: list[Any]) -> Any:
-        found = iter(self.run(*arrays))
-        leaves = [next(found) if isinstance(x, _Hole) else x for x in self.leaves]
+        found = iter(self.future.result()(*arrays))
+        leaves = [next(found) if _is_shape(x) else x for x in self.leaves]
+        self.saved = False
         return jax.tree.unflatten(self.structure, leaves)
 
 
-class _Hole:
-    """Where an array goes."""
+def _is_shape(leaf: Any) -> bool:
+    return isinstance(leaf, jax.ShapeDtypeStruct)
+
+
+def _is_array(leaf: Any) -> bool:
+    """An array or what stands for one."""
+    return eqx.is_array(leaf) or _is_shape(leaf)
 
 
 class _Quick:
@@ -117,27 +173,89 @@ class _Quick:
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
-        self.known: dict[Any, _Runnable] = {}
+        self.known: dict[Any, _Begun] = {}
+        self.pool = ThreadPoolExecutor(os.cpu_count())
 
     def __call__(self, program: Program[Any, T], args: tuple[Any, ...]) -> T:
-        leaves, structure = jax.tree.flatten(args)
-        if any(isinstance(x, jax.core.Tracer) for x in leaves):
+        if any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves(args)):
             return program.compiled(*args)
-        key = (program.name, structure, tuple(map(_kind, leaves)))
-        arrays = [x for x in leaves if eqx.is_array(x)]
-        one = self.known.get(key)
-        if one is None:
-            path, label = self._place(program, args)
-            one = _read(path, label, len(arrays)) or _build(program, leaves, structure, path, label)
-            self.known[key] = one
-        if not one.saved:
-            return one(arrays)
-        one.saved = False
+        if len(program.stages) > 1:
+            program.prepare(*args)
+        found: list[Any] = []
+        for stage in program.stages:
+            found.append(self._run(stage, (*args, *found)))
+        return found[-1]
+
+    def prepare(self, program: Program[Any, Any], args: tuple[Any, ...]) -> None:
+        """Begin all stages of a program."""
+        found: list[Any] = []
+        for stage in program.stages:
+            found.append(self._begin(stage, (*args, *found)).shape)
+
+    def _run(self, program: Program[Any, Any], args: tuple[Any, ...]) -> Any:
+        begun = self._begin(program, args)
+        arrays = [x for x in jax.tree.leaves(args) if eqx.is_array(x)]
+        if not begun.saved:
+            return begun(arrays)
         try:
-            return one(arrays)
+            return begun(arrays)
         except _REFUSALS:
-            self.known[key] = one = _build(program, leaves, structure, *self._place(program, args))
-            return one(arrays)
+            return self._begin(program, args, anew=True)(arrays)
+
+    def _begin(self, program: Program[Any, Any], args: tuple[Any, ...], anew: bool = False) -> _Begun:
+        """The program for such arguments, or the beginning of one; `anew` where what is saved is no good."""
+        leaves, structure = jax.tree.flatten(args)
+        key = (program.name, structure, tuple(map(_kind, leaves)))
+        begun = None if anew else self.known.get(key)
+        if begun is None:
+            path, label = self._place(program, args)
+            begun = None if anew else self._read(path, label, sum(map(_is_array, leaves)))
+            begun = begun or self._build(program, leaves, structure, path, label)
+            self.known[key] = begun
+        return begun
+
+    def _read(self, path: Path | None, label: str, count: int) -> _Begun | None:
+        """A saved program of `count` arrays; None where there is none, or another's, or a damaged one."""
+        if path is None:
+            return None
+        try:
+            content = path.read_bytes()
+            if hashlib.sha256(content[32:]).digest() != content[:32]:
+                return None
+            made_for, code, shape = pickle.loads(content[32:])
+        except _REFUSALS:
+            return None
+        if made_for != label:
+            return None
+        return _Begun(self.pool.submit(_loaded, code, count, shape), shape, saved=True)
+
+    def _build(
+        self, program: Program[Any, Any], leaves: list[Any], structure: Any, path: Path | None, label: str
+    ) -> _Begun:
+        """Trace and lower; compile in a thread, and save where there is a path."""
+        shape: Any = None
+
+        def flat(*arrays: Any) -> list[Any]:
+            nonlocal shape
+            given = iter(arrays)
+            all_ = [next(given) if _is_array(x) else x for x in leaves]
+            shape = program.function(*jax.tree.unflatten(structure, all_))
+            return [x for x in jax.tree.leaves(shape) if eqx.is_array(x)]
+
+        flat.__name__ = program.function.__name__
+        traced = jax.jit(flat).trace(*(x for x in leaves if _is_array(x)))
+        avals = iter(traced.jaxpr.out_avals)
+        shape = jax.tree.map(lambda x: _shape_of(next(avals)) if eqx.is_array(x) else x, shape)
+        lowered = traced.lower()
+
+        def compiled() -> Callable[..., list[Any]]:
+            found = _compiled(lowered)
+            if path is not None:
+                # Before the first run, after which some programs can no longer be written.
+                _write(path, label, found, shape)
+            return found
+
+        return _Begun(self.pool.submit(compiled), shape, saved=False)
 
     def _place(self, program: Program[Any, Any], args: tuple[Any, ...]) -> tuple[Path | None, str]:
         """(file, what it must be made for); no file where the arguments cannot be told for sure."""
@@ -153,7 +271,7 @@ class _Quick:
 
 def _kind(leaf: Any) -> Any:
     """What a compilation depends on: shape and type of an array, any other leaf itself."""
-    if eqx.is_array(leaf):
+    if _is_array(leaf):
         return leaf.shape, leaf.dtype, bool(getattr(leaf, "weak_type", False))
     return type(leaf), leaf
 
@@ -170,7 +288,7 @@ def described(x: Any, static: bool = False) -> str:
         return repr(x)
     if type(x) in (Label, Notes):
         return type(x).__name__
-    if eqx.is_array(x) and not static:
+    if _is_array(x) and not static:
         shape, dtype, weak = _kind(x)
         return f"{dtype}{list(shape)}{'weak' if weak else ''}"
     name = f"{type(x).__module__}.{type(x).__qualname__}"
@@ -206,29 +324,6 @@ def _origin() -> str:
     hardware = (client.platform, client.platform_version, jax.devices()[0].device_kind, len(jax.devices()))
     options = sorted(flags.items()), sorted(values.items(), key=str)
     return f"{sources.hexdigest()} {versions} {hardware} {options}"
-
-
-def _build(
-    program: Program[Any, Any], leaves: list[Any], structure: Any, path: Path | None, label: str
-) -> _Runnable:
-    """Trace, lower and compile; save where there is a path."""
-    shape: Any = None
-
-    def flat(*arrays: Any) -> list[Any]:
-        nonlocal shape
-        given = iter(arrays)
-        all_ = [next(given) if eqx.is_array(x) else x for x in leaves]
-        found, tree = jax.tree.flatten(program.function(*jax.tree.unflatten(structure, all_)))
-        shape = jax.tree.unflatten(tree, [_Hole() if eqx.is_array(x) else x for x in found])
-        return [x for x in found if eqx.is_array(x)]
-
-    flat.__name__ = program.function.__name__
-    arrays = [x for x in leaves if eqx.is_array(x)]
-    compiled = _compiled(jax.jit(flat).lower(*arrays))
-    if path is not None:
-        # Before the first run, after which some programs can no longer be written.
-        _write(path, label, compiled, shape)
-    return _Runnable(compiled, shape, saved=False)
 
 
 def _compiled(lowered: jax.stages.Lowered) -> Callable[..., list[Any]]:
@@ -279,21 +374,12 @@ def _write(path: Path, label: str, compiled: Any, shape: Any) -> None:
         part.unlink(missing_ok=True)
 
 
-def _read(path: Path | None, label: str, count: int) -> _Runnable | None:
-    """A saved program of `count` arrays; None where there is none, or another's, or a damaged one."""
-    if path is None:
-        return None
-    try:
-        content = path.read_bytes()
-        if hashlib.sha256(content[32:]).digest() != content[:32]:
-            return None
-        made_for, code, shape = pickle.loads(content[32:])
-        if made_for != label:
-            return None
-        holes = sum(isinstance(x, _Hole) for x in jax.tree.leaves(shape))
-        trees = jax.tree.structure(((0,) * count, {})), jax.tree.structure([0] * holes)
-        one = jax.local_devices()[:1]
-        run = serialize_executable.deserialize_and_load(code, *trees, execution_devices=one)
-    except _REFUSALS:
-        return None
-    return _Runnable(run, shape, saved=True)
+def _loaded(code: bytes, count: int, shape: Any) -> Callable[..., list[Any]]:
+    """Machine code of a program from `count` arrays to those of `shape`."""
+    arrays = sum(map(_is_shape, jax.tree.leaves(shape)))
+    trees = jax.tree.structure(((0,) * count, {})), jax.tree.structure([0] * arrays)
+    return serialize_executable.deserialize_and_load(code, *trees, execution_devices=jax.local_devices()[:1])
+
+
+def _shape_of(aval: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)

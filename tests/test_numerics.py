@@ -51,3 +51,17 @@ def test_smooth_bounds_the_exact_from_its_side(temperature, side, sign):
 def test_gradient_at_a_tie_is_shared():
     slope = jax.grad(lambda y: Smooth(1e-3).maximum(y, 2.0 - y))(jnp.asarray(1.0))
     assert abs(float(slope)) < 1e-9
+
+
+def test_the_quickest_way_has_the_least_sum():
+    ways = [tuple(jnp.exp(jax.random.normal(jax.random.key(i), (2, 50)))) for i in range(3)]
+    columns = [jnp.stack(column, axis=-1) for column in zip(*ways, strict=True)]
+    weights = EXACT.min_weights(columns[0] + columns[1])
+    found = EXACT.quickest(ways)
+    for part, column in zip(found, columns, strict=True):
+        np.testing.assert_array_equal(part, jnp.sum(weights * column, axis=-1))
+    smooth = Smooth(1e-4, "above").quickest(ways)
+    np.testing.assert_allclose(smooth[0] + smooth[1], found[0] + found[1], rtol=2e-3)
+    # Of equal ways the first one, whatever its parts.
+    tied = EXACT.quickest([(jnp.asarray(1.0), jnp.asarray(2.0)), (jnp.asarray(2.0), jnp.asarray(1.0))])
+    assert tuple(map(float, tied)) == (1.0, 2.0)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from jaxecon import Layout, Serving, Workload, _programs, load_accelerator, load_model
-from jaxecon._programs import described, program, use_library_programs, use_quick_programs
+from jaxecon._programs import described, program, staged, use_library_programs, use_quick_programs
 from jaxecon.scenarios import inspect_layouts
 
 traces = []
@@ -159,6 +159,54 @@ def test_damaged_files_are_replaced(folder, damage):
         np.testing.assert_array_equal(combined(PAIR, Y)["total"], [1.0, 2.0, 3.0])
         assert traces == ["add"]
     assert {p.suffix for p in folder.iterdir()} == {".program"}
+
+
+def doubled(pair, y):
+    traces.append("doubled")
+    return Pair(2.0 * pair.x + y, pair.how)
+
+
+def joined(pair, y, found):
+    traces.append(found.how)
+    return pair.x + found.x, found.how
+
+
+both = staged(doubled, joined)
+
+
+def test_stages_are_programs_of_their_own(folder):
+    for _ in range(2):
+        total, how = both(PAIR, Y)
+        np.testing.assert_array_equal(total, [1.0, 4.0, 7.0])
+        assert how == "add" and traces == ["doubled", "add"] and len(list(folder.iterdir())) == 2
+        another_process(folder)
+    for path in folder.iterdir():
+        path.write_bytes(path.read_bytes()[:-1])
+    np.testing.assert_array_equal(both(PAIR, Y)[0], [1.0, 4.0, 7.0])
+    assert traces == 2 * ["doubled", "add"]
+
+
+def test_a_library_compiles_stages_as_one():
+    traces.clear()
+    for y in (Y, 2.0 * Y):
+        np.testing.assert_array_equal(both(PAIR, y)[0], 3.0 * PAIR.x + y)
+    assert traces == ["doubled", "add"] and both._cached._cache_size() == 1
+
+
+def test_what_is_prepared_is_not_traced_again(folder):
+    shapes = Pair(jax.ShapeDtypeStruct((3,), jnp.float64)), jax.ShapeDtypeStruct((3,), jnp.float64)
+    both.prepare(*shapes)
+    combined.prepare(PAIR, 3.0 * Y)
+    assert traces == ["doubled", "add", "add"]
+    np.testing.assert_array_equal(both(PAIR, Y)[0], [1.0, 4.0, 7.0])
+    np.testing.assert_array_equal(combined(PAIR, Y)["total"], [1.0, 2.0, 3.0])
+    assert len(traces) == 3
+    combined.prepare(PAIR, "no array")  # what fails is reported by the call
+    with pytest.raises(TypeError):
+        combined(PAIR, "no array")
+    use_library_programs()
+    both.prepare(*shapes)
+    assert len(traces) == 5
 
 
 @program

@@ -36,9 +36,7 @@ PowerPrice = Annotated[float, typer.Option(help="US dollars per kilowatt-hour.")
 Pue = Annotated[float, typer.Option(help="Energy of the site over that of its machines.")]
 Grid = Annotated[float, typer.Option("--grid-intensity", help="Grams of CO2 per kilowatt-hour.")]
 Reserve = Annotated[float, typer.Option(help="Share of memory kept for the runtime.")]
-Engine = Annotated[
-    str | None, typer.Option(help="Serving engine whose fitted constants to use, e.g. vllm.")
-]
+Engine = Annotated[str | None, typer.Option(help="Serving engine whose fitted constants to use, e.g. vllm.")]
 Plot = Annotated[Path | None, typer.Option(help="Picture to write: .png, .svg or .pdf.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Print CSV.")]

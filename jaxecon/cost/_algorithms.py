@@ -9,6 +9,7 @@ among protocols (`collective_time`).
 Symbols: r ranks on n domains, g = r/n in each, z bytes.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -21,6 +22,9 @@ from ._collectives import PROTOCOLS, library_candidates, torus_candidates
 
 Times = tuple[Array, Array]
 """(latency, bandwidth), seconds."""
+Rows = dict[str, tuple[Array, Array, Array, Array]]
+"""By algorithm: hops inside a domain, hops across, and the bytes over both kinds of link in units of the
+size."""
 _REDUCTIONS = ("ring", "tree", "one_shot", "two_shot", "in_switch")
 _GATHERS = ("ring", "two_shot")
 
@@ -74,18 +78,20 @@ def all_reduces(
     two_shot: reduce-scatter, then all-gather. in_switch: (1 + 1/g) z a link. Across domains the last
     three reduce z/g among n accelerators, one of each domain, in 2 log2 n steps.
     """
-    r, n, g, z = _shape(ranks, domains, size)
+    return _candidates(network, ranks, domains, size, _reduction_rows, 2.0, arithmetic)
+
+
+def _reduction_rows(r: Array, n: Array, g: Array) -> Rows:
     several = jnp.where(n > 1.0, 1.0, 0.0)
     across = 2.0 * (1.0 - 1.0 / n) / g
     levels = 2.0 * jnp.log2(n)
-    rows = {
+    return {
         "ring": (2.0 * (r - n), 2.0 * (n - 1.0), 2.0 * (1.0 - 1.0 / r), across),
         "tree": (2.0 * jnp.log2(g), levels, 2.0 * (1.0 - 1.0 / g), 2.0 * (1.0 - 1.0 / n) / g),
         "one_shot": (1.0 + several, levels, (g - 1.0) * (1.0 + several / g), across),
         "two_shot": (2.0 + 0.0 * r, levels, 2.0 * (1.0 - 1.0 / g), across),
         "in_switch": (2.0 + 0.0 * r, levels, 1.0 + 1.0 / g, across),
     }
-    return _candidates(network, ranks, domains, size, rows, 2.0, arithmetic)
 
 
 def all_gather(network: Network, ranks: Array, domains: Array, size: Array, arithmetic: Arithmetic) -> Times:
@@ -101,13 +107,15 @@ def all_gathers(
     ring: r - 1 steps. two_shot (each rank reads the others' shares at once): one step inside a domain
     and log2 n across.
     """
-    r, n, g, _ = _shape(ranks, domains, size)
+    return _candidates(network, ranks, domains, size, _gather_rows, 1.0, arithmetic)
+
+
+def _gather_rows(r: Array, n: Array, g: Array) -> Rows:
     across = (1.0 - 1.0 / n) / g
-    rows = {
+    return {
         "ring": (r - n, n - 1.0, 1.0 - 1.0 / r, across),
         "two_shot": (1.0 + 0.0 * r, jnp.log2(n), 1.0 - 1.0 / g, across),
     }
-    return _candidates(network, ranks, domains, size, rows, 1.0, arithmetic)
 
 
 def reduce_scatter(
@@ -140,10 +148,7 @@ def all_to_alls(network: Network, ranks: Array, domains: Array, size: Array, acr
     wires = jnp.stack([inside + direct, inside + dense], axis=-1)
     several = jnp.where(n > 1.0, 1.0, 0.0)
     forwarding = jnp.stack([0.0 * r, several], axis=-1)
-    if network.kind == "torus":
-        found, factor = torus_candidates(network, r, 1.0)
-    else:
-        found, factor = library_candidates(network, r, n, 1.0)
+    found, factor = _library(network, r, n, 1.0)
     latencies = found[..., :, None] + (network.scale_up_hop * forwarding)[..., None, :]
     bandwidths = wires[..., None, :] / factor[..., :, None]
     if "pairwise" in network.algorithms:
@@ -163,8 +168,10 @@ def point_to_point(network: Network, size: Array, arithmetic: Arithmetic) -> Tim
 
 def point_to_points(network: Network, size: Array, arithmetic: Arithmetic = EXACT) -> Candidates:
     """`size` bytes to one rank of another domain, by the library's protocols (Erdil 2025)."""
-    pair = jnp.full_like(size, 2.0)
-    return _candidates(network, pair, pair, size, {}, 1.0, arithmetic)
+    pair = jnp.asarray(2.0)
+    latencies, factor = _library(network, pair, pair, 1.0)
+    bandwidths = (0.5 * size / _out(network))[..., None] / factor
+    return Candidates(pair, *jnp.broadcast_arrays(latencies, bandwidths))
 
 
 def _shape(ranks: Array, domains: Array, size: Array) -> tuple[Array, Array, Array, Array]:
@@ -183,34 +190,41 @@ def _out(network: Network) -> Array:
     return network.scale_out_bandwidth * network.scale_out_efficiency
 
 
+def _library(network: Network, r: Array, n: Array, passes: float) -> tuple[Array, Array]:
+    """Latencies and bandwidth factors of the library's candidates on a last axis."""
+    if network.kind == "torus":
+        return torus_candidates(network, r, passes)
+    return library_candidates(network, r, n, passes)
+
+
 def _candidates(
     network: Network,
     ranks: Array,
     domains: Array,
     size: Array,
-    rows: dict[str, tuple[Array, Array, Array, Array]],
+    table: Callable[[Array, Array, Array], Rows],
     passes: float,
     arithmetic: Arithmetic,
 ) -> Candidates:
-    """The library's protocols, and those of `rows` that the network has.
+    """The library's protocols, and those of the table's rows that the network has.
 
-    A row holds hops inside, hops across, and the bytes over both kinds of link in units of `size`.
     The links work at once, so that the larger of the two times counts.
     """
     r, n, g, z = _shape(ranks, domains, size)
+    latencies, factor = _library(network, r, n, passes)
     if network.kind == "torus":
-        latencies, factor = torus_candidates(network, r, passes)
         wire = passes * (r - 1.0) / r * z / _out(network)
     else:
-        latencies, factor = library_candidates(network, r, n, passes)
         inside = n * jnp.maximum(g - 1.0, 0.0) / r * z / _up(network)
         wire = passes * (inside + (n - 1.0) / r * z / _out(network))
     bandwidths = wire[..., None] / factor
-    chosen = [rows[name] for name in network.algorithms if name in rows]
-    if chosen and network.kind != "torus":
-        up, out, inner, outer = (jnp.stack(column, axis=-1) for column in zip(*chosen, strict=True))
-        hops = network.direct_latency + network.scale_up_hop * up + network.scale_out_hop * out
-        over = arithmetic.maximum(inner / _up(network), outer / _out(network)) * z[..., None]
-        latencies = jnp.concatenate([latencies, hops], axis=-1)
-        bandwidths = jnp.concatenate([bandwidths, over], axis=-1)
+    if network.kind != "torus" and set(network.algorithms) - {"library", "pairwise"}:
+        rows = table(r, n, g)
+        chosen = [rows[name] for name in network.algorithms if name in rows]
+        if chosen:
+            up, out, inner, outer = (jnp.stack(column, axis=-1) for column in zip(*chosen, strict=True))
+            hops = network.direct_latency + network.scale_up_hop * up + network.scale_out_hop * out
+            over = arithmetic.maximum(inner / _up(network), outer / _out(network)) * z[..., None]
+            latencies = jnp.concatenate([latencies, hops], axis=-1)
+            bandwidths = jnp.concatenate([bandwidths, over], axis=-1)
     return Candidates(ranks, latencies, bandwidths)

@@ -80,13 +80,19 @@ def _nccl(
         wire = arithmetic.maximum(inside, across)
     else:
         wire = inside + across
-    latency, factor = library_candidates(network, r, n, passes)
-    bandwidth = (passes / 2.0) * wire[..., None] / factor
-    if protocol is not None:
-        chosen = PROTOCOLS.index(protocol)
-        return latency[..., chosen], bandwidth[..., chosen]
-    weights = arithmetic.min_weights(latency + bandwidth)
-    return jnp.sum(weights * latency, axis=-1), jnp.sum(weights * bandwidth, axis=-1)
+    known = _protocols(network, r, n, passes)
+    ways = [(latency, (passes / 2.0) * wire / factor) for latency, factor in known]
+    return arithmetic.quickest(ways) if protocol is None else ways[PROTOCOLS.index(protocol)]
+
+
+def _protocols(network: Network, r: Array, n: Array, passes: float) -> list[tuple[Array, float]]:
+    """(latency, bandwidth factor) of the library's three protocols, for r > 1 ranks."""
+    near, levels = r / n - 1.0, jnp.log2(n)
+    constants = zip(_RING_HOP, _TREE_LEVEL, _BASE, _BANDWIDTH_FACTOR, strict=True)
+    return [
+        (network.library_latency * (passes * (near * hop + levels * level) + base), factor)
+        for hop, level, base, factor in constants
+    ]
 
 
 def library_candidates(network: Network, r: Array, n: Array, passes: float) -> tuple[Array, Array]:

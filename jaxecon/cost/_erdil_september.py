@@ -93,24 +93,20 @@ def _all_reduces(
     two_d: Array,
     arithmetic: Arithmetic,
 ) -> tuple[Array, Array]:
-    """Latency and bandwidth of all layers' all-reduces, stacked along a last axis.
+    """Latency and bandwidth of all layers' all-reduces.
 
     Words per layer and token, 2-D: e (h + k2)/r, d/r, A m0 f/r, A m1 d/r; 1-D: d, A m1 d.
     """
     m0, m1 = model.ff_matrices
     active, d = model.n_active_experts, model.d_model
     qkv = model.d_head * (model.num_query_heads + model.kv_width)
-    words = jnp.stack([qkv, d, active * m0 * model.d_ff, active * m1 * d])
-    one_d_words = words * jnp.asarray([0.0, 1.0, 0.0, 1.0])
-    flat = two_d[..., None] if jnp.ndim(two_d) else two_d
-    sizes = jnp.where(flat, words / ranks[..., None], one_d_words)
-    sizes = sizes * (tokens * model.activation_bytes)[..., None]
-    latency, bandwidth = collective_time(
-        accelerator.network, ranks[..., None], nodes[..., None], sizes, arithmetic
-    )
-    present = jnp.where(flat, jnp.ones(4), jnp.asarray([0.0, 1.0, 0.0, 1.0]))
-    layers = model.layers
-    return (
-        layers * jnp.sum(latency * present, axis=-1),
-        layers * jnp.sum(bandwidth * present, axis=-1),
-    )
+    share = jnp.where(two_d, 1.0 / ranks, 1.0)
+    moved = tokens * model.activation_bytes
+    latency: Array | float = 0.0
+    bandwidth: Array | float = 0.0
+    always, in_two_d = (d, active * m1 * d), (qkv, active * m0 * model.d_ff)
+    for words, present in [(x, True) for x in always] + [(x, two_d) for x in in_two_d]:
+        one = collective_time(accelerator.network, ranks, nodes, words * share * moved, arithmetic)
+        latency = latency + jnp.where(present, one[0], 0.0)
+        bandwidth = bandwidth + jnp.where(present, one[1], 0.0)
+    return model.layers * latency, model.layers * bandwidth

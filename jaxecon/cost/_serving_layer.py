@@ -6,6 +6,7 @@ along columns, then along rows. Routed experts are divided over all tensor x dat
 groups, and see the tokens of all of them.
 """
 
+import functools
 from typing import NamedTuple
 
 import equinox as eqx
@@ -43,7 +44,10 @@ class Halves(NamedTuple):
 
 
 class Share(eqx.Module):
-    """The part of a step that one accelerator sees."""
+    """The part of a step that one accelerator sees.
+
+    What follows from its fields is worked out once, since every operation group asks for it.
+    """
 
     tensor: Array
     """Ranks over which attention is divided."""
@@ -64,22 +68,22 @@ class Share(eqx.Module):
     shared: Array | None = None
     """Tokens at the start of the context that all sequences have in common; None for none."""
 
-    @property
+    @functools.cached_property
     def tokens(self) -> Array:
         """New tokens of the microbatch on one data rank."""
         return self.sequences * self.queries
 
-    @property
+    @functools.cached_property
     def stage_tokens(self) -> Array:
         """New tokens of the microbatch on all data ranks."""
         return self.tokens * self.data
 
-    @property
+    @functools.cached_property
     def stage(self) -> Array:
         """Accelerators of the stage."""
         return self.tensor * self.data
 
-    @property
+    @functools.cached_property
     def busiest(self) -> Array:
         """Load of the busiest expert group over the mean: 1 + (imbalance - 1)(1 - 1/groups)."""
         return 1.0 + (self.imbalance - 1.0) * (1.0 - 1.0 / self.expert)

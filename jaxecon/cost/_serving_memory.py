@@ -51,7 +51,7 @@ def weight_bytes(model: Model, layout: Layout, arithmetic: Arithmetic) -> Array:
     precision, ranks = model.precision, layout.tensor
     layers = jnp.zeros_like(ranks)
     for group in model.groups:
-        matrices = vectors = jnp.zeros_like(ranks)
+        matrices = jnp.zeros_like(model.width)
         if group.mixer is not None:
             matrices = matrices + group.mixer.matrix_parameters(model.width) * precision.weight
         feed = group.feed_forward
@@ -108,18 +108,17 @@ def activation_bytes(
     prompt on every data rank.
     """
     tokens = layout.batch / (layout.pipeline * layout.data) * queries
-    wide = [0.0 * layout.tensor]
+    wide = [jnp.zeros_like(model.width)]
     for group in model.groups:
         feed, mixer = group.feed_forward, group.mixer
         if isinstance(feed, DenseFeedForward):
-            wide.append(2.0 * feed.hidden / layout.tensor)
+            wide.append(2.0 * feed.hidden)
         elif isinstance(feed, MixtureOfExperts):
             # Tokens of all data ranks over all ranks of the stage: as many as here over `tensor`.
-            wide.append(2.0 * (feed.active * feed.hidden + feed.shared_hidden) / layout.tensor)
+            wide.append(2.0 * (feed.active * feed.hidden + feed.shared_hidden))
         if isinstance(mixer, GroupedQueryAttention):
-            heads = mixer.heads + 2.0 * mixer.kv_heads
-            wide.append(heads * mixer.head_dim / layout.tensor)
-    widest = arithmetic.max(jnp.stack(jnp.broadcast_arrays(*wide), axis=-1))
+            wide.append((mixer.heads + 2.0 * mixer.kv_heads) * mixer.head_dim)
+    widest = arithmetic.max(jnp.stack(wide)) / layout.tensor
     words = (2.0 * model.width + widest) * model.precision.activation
     return (tokens + chunk) * words + tokens * 4.0 * model.vocabulary / layout.tensor
 

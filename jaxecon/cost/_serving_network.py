@@ -90,9 +90,7 @@ def message_times(sent: Messages, network: Network, arithmetic: Arithmetic) -> T
     rank sends its part."""
     reduced = all_reduce(network, sent.tensor, sent.domains, sent.size, arithmetic)
     hand = point_to_point(network, sent.size / sent.tensor, arithmetic)
-    latency, bandwidth = (
-        sent.hops * h + sent.reductions * r for h, r in zip(hand, reduced, strict=True)
-    )
+    latency, bandwidth = (sent.hops * h + sent.reductions * r for h, r in zip(hand, reduced, strict=True))
     if sent.experts is not None:
         exchange = expert_exchange(sent.experts, network, reduced, arithmetic)
         latency, bandwidth = latency + exchange[0], bandwidth + exchange[1]

@@ -29,7 +29,7 @@ class Engine(eqx.Module):
 class PassWork(eqx.Module):
     """One forward pass before any efficiency: what one accelerator has to do and send.
 
-    Operation groups lie on the last axis.
+    Operation groups lie on the last axis. What does not depend on the layout has no axes of layouts.
     """
 
     arithmetic: Array
@@ -102,27 +102,25 @@ def pass_work(
     share = _share(context, queries, layout, imbalance, prompt, shared)
     sequences = share.sequences
     works, counts, kinds = _works(model, share, arithmetic)
-    count = jnp.stack(jnp.broadcast_arrays(*counts), axis=-1)
+    count = jnp.stack(counts)
     flop = jnp.stack(jnp.broadcast_arrays(*(w.flop for w in works)), axis=-1)
     traffic = jnp.stack(jnp.broadcast_arrays(*(w.bytes for w in works)), axis=-1)
     bits = [_operand_bits(kind, model) for kind in kinds]
     peak = jnp.stack([accelerator.peak.at(b) for b in bits])
-    zero = jnp.zeros_like(share.tokens)
     stream = 2.0 * model.width * share.tokens * model.precision.activation * model.layers
-    narrow = model.layers if model.precision.compute_bits == 4 else 0.0
     return PassWork(
         flop / peak,
         traffic / accelerator.hbm_bandwidth,
-        jnp.asarray(bits, dtype=flop.dtype) + 0.0 * flop,
-        jnp.stack([_stored_bits(kind, model) for kind in kinds]) + 0.0 * flop,
+        jnp.asarray(bits, dtype=flop.dtype),
+        jnp.stack([_stored_bits(kind, model) for kind in kinds]),
         count,
         stream / accelerator.hbm_bandwidth,
-        model.layers + zero,
-        _layers(model, lambda g: isinstance(g.feed_forward, MixtureOfExperts)) + zero,
-        _layers(model, lambda g: isinstance(g.mixer, LatentAttention | RecurrentMixer)) + zero,
-        narrow + zero,
-        sequences + zero,
-        layout.data + zero,
+        model.layers,
+        _layers(model, lambda g: isinstance(g.feed_forward, MixtureOfExperts)),
+        _layers(model, lambda g: isinstance(g.mixer, LatentAttention | RecurrentMixer)),
+        model.layers if model.precision.compute_bits == 4 else jnp.zeros_like(model.layers),
+        sequences,
+        layout.data,
         messages(model, accelerator.network, share, layout, arithmetic),
         tuple(kinds),
     )
@@ -132,9 +130,7 @@ def pass_messages(
     model: Model, accelerator: Accelerator, context: Array, queries: Array, layout: Layout, imbalance: Array
 ) -> Messages:
     """What a decode pass sends."""
-    return messages(
-        model, accelerator.network, _share(context, queries, layout, imbalance), layout, EXACT
-    )
+    return messages(model, accelerator.network, _share(context, queries, layout, imbalance), layout, EXACT)
 
 
 def _share(
@@ -223,7 +219,7 @@ def _layers(model: Model, chosen) -> Array:
 def _works(model: Model, share: Share, arithmetic: Arithmetic) -> tuple[list[Work], list[Array], list[str]]:
     """Every operation group's work on one accelerator, how often it occurs, and its kind."""
     works = [head(model, share, share.sequences if share.prompt else share.tokens)]
-    counts, kinds = [jnp.ones_like(share.tokens)], ["head"]
+    counts, kinds = [jnp.ones_like(model.width)], ["head"]
     for group in model.groups:
         common, experts = feed_forward(model, group, share)
         parts = [
@@ -235,5 +231,5 @@ def _works(model: Model, share: Share, arithmetic: Arithmetic) -> tuple[list[Wor
             parts.append((experts, "expert"))
         works += [work for work, _ in parts]
         kinds += [kind for _, kind in parts]
-        counts += [group.count + 0.0 * share.tokens] * len(parts)
+        counts += [group.count] * len(parts)
     return works, counts, kinds

@@ -17,7 +17,11 @@ from ._many_relaxed import (
     elasticities_many as elasticities_many,
     relaxed_many as relaxed_many,
 )
-from ._relaxed_optimum import RelaxedOptimum as RelaxedOptimum, relaxed_optimum as relaxed_optimum
+from ._relaxed_optimum import (
+    RelaxedOptimum as RelaxedOptimum,
+    prepare_relaxed as prepare_relaxed,
+    relaxed_optimum as relaxed_optimum,
+)
 from ._max_speed import max_speed as max_speed, one_sided as one_sided
 from ._curves import (
     Frontiers as Frontiers,
@@ -30,6 +34,6 @@ from ._pools import (
     cheapest_prefill as cheapest_prefill,
     disaggregated_optimum as disaggregated_optimum,
 )
-from ._binding import binding_shares as binding_shares
+from ._binding import binding_shares as binding_shares, prepare_shares as prepare_shares
 from ._rounding import rounded as rounded
 from ._space import Space as Space

@@ -27,16 +27,22 @@ def _rates(a: Accelerator) -> tuple[list[Array], ...]:
 def _time_shares(scenario: Scenario, layout: Layout) -> tuple[Array, ...]:
     """-d ln(step time)/d ln(all rates of one kind), by the smooth arithmetic, in which tied terms share
     the gradient."""
+    kinds = _rates(scenario.accelerator)
 
-    def log_time(rates: tuple[list[Array], ...]) -> Array:
+    def log_time(logs: Array) -> Array:
+        rates = [[x * factor for x in kind] for kind, factor in zip(kinds, jnp.exp(logs), strict=True)]
         moved = eqx.tree_at(
             lambda s: jax.tree.leaves(_rates(s.accelerator)), scenario, jax.tree.leaves(rates)
         )
         return jnp.log(moved.step_time(layout, Smooth(FINAL_TEMPERATURE, "above")).total)
 
-    rates = _rates(scenario.accelerator)
-    slopes = jax.grad(log_time)(rates)
-    return tuple(-sum(s * x for s, x in zip(*pair, strict=True)) for pair in zip(slopes, rates, strict=True))
+    # Three directions: forward mode is quicker to trace and to compile than one reverse pass.
+    return tuple(-jax.jacfwd(log_time)(jnp.zeros(len(kinds))))
+
+
+def prepare_shares(scenario: Scenario) -> None:
+    """In a command's process begin to compile what `binding_shares` runs, for 1-D partitions."""
+    _time_shares.prepare(scenario, Layout(1.0, nodes=1.0))
 
 
 def binding_shares(scenario: Scenario, best: RelaxedOptimum) -> dict[str, float]:

@@ -78,8 +78,7 @@ def degrees_of(w: Array, box: Box) -> Array:
 
 def log_tokens(z: Array, log_batch: Array | float, box: Box) -> Array:
     """ln of the tokens of a data rank's microbatch: batch (1 + drafted)/(pipeline data)."""
-    data = box.across.degrees(z[..., 0])[1]
-    return log_batch + z[..., 2] - z[..., 1] - jnp.log(data)
+    return log_batch + z[..., 2] - z[..., 1] - box.across.log_data(z[..., 0])
 
 
 def layout_at(z: Array, box: Box, stated_nodes: bool = True) -> Layout:
@@ -157,7 +156,7 @@ def evaluate(
         demand = jnp.log(scenario.workload.demand / (layout.batch * speed))
     slacks = [
         jnp.log(limits.budget / cost),
-        log_b - log_p - jnp.log(layout.data),
+        log_b - log_p - box.across.log_data(z[..., 0]),
         jnp.log(size / used),
         jnp.log(limits.max_accelerators) - jnp.log(layout.stage) - log_p,
         demand,
@@ -188,7 +187,7 @@ def least_batch(
     and Bjorck (1973) closes in, after a few halvings of ln batch; 20 evaluations end at rounding. The
     answer always is a batch that was evaluated and meets the budget, up to a rounding of it.
     """
-    least = z[..., 1] + jnp.log(layout_at(z, box).data)
+    least = z[..., 1] + box.across.log_data(z[..., 0])
     most = jnp.broadcast_to(jnp.log(limits.max_batch), least.shape)
 
     def body(i: int, state: _Bracket) -> _Bracket:

@@ -14,7 +14,7 @@ from ..scenarios import Family, Scenario
 from ..specs import Layout
 from ._interior import Point, minimise
 from ._relaxation import Box, Limits, layout_at, log_tokens, spread
-from ._scan import Candidate, candidate, scan
+from ._scan import Candidate, candidate, scan, taken
 
 # Starts by rank, and the barrier weight with which each path begins.
 _RANKS = (0, 1, 2, 0)
@@ -59,42 +59,69 @@ class Solutions(eqx.Module):
 
 def solve_relaxed(scenario: Scenario, limits: Limits) -> tuple[Solutions, ...]:
     """Local optima per partition ("1d", "2d"); usable under jit and vmap."""
+    starts = find_starts(scenario, limits)
+    return finish(scenario, limits, starts, follow(scenario, limits, starts))
+
+
+def find_starts(scenario: Scenario, limits: Limits) -> tuple[Candidate, ...]:
+    """The first part of `solve_relaxed`: where paths begin, along a leading axis, per partition."""
+    found = []
+    for families in _partitions(scenario, limits):
+        found.append(_scan_all(scenario, limits, families))
+    return tuple(found)
+
+
+def follow(scenario: Scenario, limits: Limits, starts: tuple[Candidate, ...]) -> tuple[Point, ...]:
+    """The second: the paths from there to their ends."""
+    found = []
+    for start in starts:
+        box = start.box
+        y = jnp.clip(box.y(start.z[:, :3]), _PULL, 1.0 - _PULL)
+        tokens = log_tokens(box.z(y), start.z[:, 3], box)
+        w = jnp.concatenate([y, tokens[:, None]], axis=1)
+        found.append(minimise(scenario, limits, box, w, jnp.asarray(_BEGIN)))
+    return tuple(found)
+
+
+def finish(
+    scenario: Scenario, limits: Limits, starts: tuple[Candidate, ...], points: tuple[Point, ...]
+) -> tuple[Solutions, ...]:
+    """The third: the exact polish of those ends."""
+    found = []
+    for families, start, point in zip(_partitions(scenario, limits), starts, points, strict=True):
+        box, sound = start.box, jnp.isfinite(point.residual)
+        ends = box.z(jnp.where(sound[:, None], point.y, box.y(start.z[:, :3])))
+        chosen = _polish(scenario, limits, start, ends, _compass([f for _, f in families]))
+        layout = layout_at(chosen.z, box, stated_nodes=False)
+        left = jnp.abs(chosen.score + point.objective)
+        left = jnp.where(left < _EXPLAINED, 0.0, left)
+        residual = jnp.where(sound, jnp.maximum(point.residual, left), jnp.inf)
+        cost = scenario.cost_at_speed(layout, jnp.exp(chosen.score))
+        found.append(Solutions(layout, box, point, chosen.score, cost, residual))
+    return tuple(found)
+
+
+def _partitions(scenario: Scenario, limits: Limits) -> list[list[tuple[int, Family]]]:
+    """Families with their indices, by partition."""
     families = list(enumerate(scenario.families(limits.max_accelerators)))
     kinds = sorted({f.partition for _, f in families})
-    return tuple(
-        _solve_partition(scenario, limits, [(i, f) for i, f in families if f.partition == k]) for k in kinds
-    )
-
-
-def _solve_partition(scenario: Scenario, limits: Limits, families: list[tuple[int, Family]]) -> Solutions:
-    every = _scan_all(scenario, limits, families)
-    _, order = jax.lax.top_k(every.score, len(_BEGIN))
-    starts = jax.tree.map(lambda x: x[order[jnp.asarray(_RANKS)]], every)
-    box = starts.box
-    y = jnp.clip(box.y(starts.z[:, :3]), _PULL, 1.0 - _PULL)
-    tokens = log_tokens(box.z(y), starts.z[:, 3], box)
-    begin = jnp.asarray(_BEGIN)
-    point = minimise(scenario, limits, box, jnp.concatenate([y, tokens[:, None]], axis=1), begin)
-    sound = jnp.isfinite(point.residual)
-    ends = box.z(jnp.where(sound[:, None], point.y, box.y(starts.z[:, :3])))
-    chosen = _polish(scenario, limits, starts, ends, _compass([f for _, f in families]))
-    layout = layout_at(chosen.z, box, stated_nodes=False)
-    left = jnp.abs(chosen.score + point.objective)
-    left = jnp.where(left < _EXPLAINED, 0.0, left)
-    residual = jnp.where(sound, jnp.maximum(point.residual, left), jnp.inf)
-    cost = scenario.cost_at_speed(layout, jnp.exp(chosen.score))
-    return Solutions(layout, box, point, chosen.score, cost, residual)
+    return [[(i, f) for i, f in families if f.partition == k] for k in kinds]
 
 
 def _scan_all(scenario: Scenario, limits: Limits, families: list[tuple[int, Family]]) -> Candidate:
-    """Scans of all families, flat; those of one structure in one graph."""
+    """The starts among scans of all families; those of one structure are in one graph."""
+    shapes = sorted({(f.fixed_pipeline, f.drafted) for _, f in families})
+    ranks = jnp.asarray(_RANKS if len(shapes) == 1 else range(len(_RANKS)))
     found = []
-    for shape in sorted({(f.fixed_pipeline, f.drafted) for _, f in families}):
+    for shape in shapes:
         alike = [(i, f) for i, f in families if (f.fixed_pipeline, f.drafted) == shape]
         stacked = jax.tree.map(lambda *x: jnp.stack(x), *[f for _, f in alike])
-        scans = scan(scenario, limits, stacked, jnp.asarray([i for i, _ in alike]))
-        found.append(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), scans))
-    return jax.tree.map(lambda *x: jnp.concatenate(x), *found)
+        found.append(scan(scenario, limits, stacked, jnp.asarray([i for i, _ in alike]), ranks))
+    if len(shapes) == 1:
+        return found[0]
+    every = jax.tree.map(lambda *x: jnp.concatenate(x), *found)
+    _, order = jax.lax.top_k(every.score, len(_RANKS))
+    return taken(every, order[jnp.asarray(_RANKS)])
 
 
 def _compass(families: list[Family]) -> list[tuple[float, float, float]]:

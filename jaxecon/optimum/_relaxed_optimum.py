@@ -8,12 +8,13 @@ from jaxtyping import Array
 
 from .._errors import InfeasibleError, InputError
 from .._numerics import scalar
-from .._programs import program
+from .._programs import staged
 from ..scenarios import Scenario
 from ..specs import Layout
+from ._interior import Point
 from ._relaxation import CONSTRAINTS, Limits, layout_at
-from ._relaxed import TOLERANCE, Solutions, solve_relaxed
-from ._scan import UNFIT
+from ._relaxed import TOLERANCE, Solutions, find_starts, finish, follow
+from ._scan import UNFIT, Candidate
 from ._space import MAX_ACCELERATORS, MAX_BATCH
 
 
@@ -53,11 +54,16 @@ class First(eqx.Module):
     """Where its path ends."""
 
 
-@program
-def _solve(scenario: Scenario, limits: Limits) -> tuple[tuple[Solutions, ...], tuple[First, ...]]:
+def _finish(
+    scenario: Scenario, limits: Limits, starts: tuple[Candidate, ...], points: tuple[Point, ...]
+) -> tuple[tuple[Solutions, ...], tuple[First, ...]]:
     """Local optima of each partition, and the best of each."""
-    kinds = solve_relaxed(scenario, limits)
+    kinds = finish(scenario, limits, starts, points)
     return kinds, tuple(_first(kind) for kind in kinds)
+
+
+_solve = staged(find_starts, follow, _finish)
+"""(scenario, limits) to what `_finish` returns."""
 
 
 def _first(kind: Solutions) -> First:
@@ -74,6 +80,17 @@ def best_of(firsts: tuple[First, ...]) -> First:
 def limits_of(budget: float | Array, max_accelerators: float, max_batch: float) -> Limits:
     """Limits as arrays."""
     return Limits(*(scalar(x) for x in (budget, max_accelerators, max_batch)))
+
+
+def prepare_relaxed(
+    scenario: Scenario,
+    budget: float,
+    *,
+    max_accelerators: int = MAX_ACCELERATORS,
+    max_batch: int = MAX_BATCH,
+) -> None:
+    """In a command's process begin to compile what `relaxed_optimum` with these arguments runs."""
+    _solve.prepare(scenario, limits_of(budget, max_accelerators, max_batch))
 
 
 def relaxed_optimum(

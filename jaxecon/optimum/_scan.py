@@ -5,9 +5,12 @@ between the neighbours of the best point and across the edges of the feasible ra
 is feasible, the point that misses least counts as the best.
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from ..scenarios import Family, Scenario
@@ -41,6 +44,14 @@ class _Grid(eqx.Module):
     drafts: Array
 
 
+class _Found(eqx.Module):
+    """The best of each free degree; a first axis of families where there are many."""
+
+    nodes: Array
+    z: Array
+    score: Array
+
+
 def candidate(
     scenario: Scenario, limits: Limits, z: Array, box: Box, steps: int, stated_nodes: bool = True
 ) -> Candidate:
@@ -50,37 +61,55 @@ def candidate(
     return Candidate(box, found.z, jnp.where(found.fits, -found.objective, 2.0 * UNFIT + missed))
 
 
-def scan(scenario: Scenario, limits: Limits, family: Family, index: Array) -> Candidate:
-    """Candidates along the free degree of families stacked on a first axis, best of their surroundings;
-    all others are scored as unfit."""
+def scan(scenario: Scenario, limits: Limits, family: Family, index: Array, ranks: Array) -> Candidate:
+    """Points of families stacked on a first axis, with their `index` among all: those of these `ranks`
+    by score among all that are the best of their surroundings along the free degree."""
     grid = _first_grid(scenario, family)
 
-    def look(grid: _Grid, _: None) -> tuple[_Grid, Candidate]:
+    def look(grid: _Grid, _: None) -> tuple[_Grid, _Found]:
         found = _evaluate(scenario, limits, family, index, grid)
         return jax.vmap(_zoomed, in_axes=(0, 0, 0, None))(grid, found, family, scenario), found
 
     _, rounds = jax.lax.scan(look, grid, length=_ROUNDS)
 
-    def peaks(every: Candidate, family: Family) -> Candidate:
+    def peaks(every: _Found, family: Family) -> tuple[Array, Array]:
         every = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), every)
-        order = jnp.argsort(every.z[:, 0])
-        every = jax.tree.map(lambda x: x[order], every)
+        every = taken(every, jnp.argsort(every.z[:, 0]))
         exists = family.tensor_low <= family.tensor_high * (1.0 + 1e-12)
-        return eqx.tree_at(
-            lambda c: c.score, every, jnp.where(_peaks(every) & exists, every.score, 9.0 * UNFIT)
-        )
+        return every.z, jnp.where(_peaks(every) & exists, every.score, 9.0 * UNFIT)
 
-    return jax.vmap(peaks, in_axes=(1, 0))(rounds, family)
+    z, score = jax.vmap(peaks, in_axes=(1, 0))(rounds, family)
+    each = score.shape[1]
+    score = score.ravel()
+    _, order = jax.lax.top_k(score, len(ranks))
+    at = order[ranks]
+    z, score = taken((z.reshape(-1, 4), score), at)
+    family, index = taken((family, index), at // each)
+    return Candidate(_box_at(z[:, 0], family, index, scenario, limits), z, score)
 
 
-def _peaks(every: Candidate) -> Array:
+def taken(tree: Any, index: Array) -> Any:
+    """Every leaf's rows at an index in bounds, in fewer operations than `x[index]`."""
+    return jax.tree.map(
+        lambda x: x.at[index].get(mode="promise_in_bounds", wrap_negative_indices=False), tree
+    )
+
+
+def _box_at(log_free: Array, family: Family, index: Array, scenario: Scenario, limits: Limits) -> Box:
+    """The box in which a free degree lies."""
+    free = jnp.exp(log_free)
+    nodes = domains_of(free, family, scenario)
+    return box_of(family, index, scenario, limits, nodes, free <= 1.0)
+
+
+def _peaks(every: _Found) -> Array:
     """Local maxima along the free degree, and of those that lie close together in a box the best."""
     padded = jnp.pad(every.score, 1, constant_values=-jnp.inf)
     peak = (every.score >= padded[:-2]) & (every.score > padded[2:])
     score = jnp.where(peak, every.score, -jnp.inf)
     first = jnp.arange(len(score))
     close = jnp.abs(every.z[:, :1] - every.z[:, 0]) < _APART
-    close &= every.box.nodes[:, None] == every.box.nodes
+    close &= every.nodes[:, None] == every.nodes
     ahead = (score > score[:, None]) | ((score == score[:, None]) & (first < first[:, None]))
     return peak & ~jnp.any(close & ahead, axis=1)
 
@@ -102,26 +131,24 @@ def _first_grid(scenario: Scenario, family: Family) -> _Grid:
 
 def _between(low: Array, high: Array, count: int) -> Array:
     """`count` values from low to high on a further axis; the low one alone where that is 1."""
-    return low[..., None] + jnp.linspace(0.0, 1.0, count) * (high - low)[..., None]
+    return low[..., None] + np.linspace(0.0, 1.0, count) * (high - low)[..., None]
 
 
-def _evaluate(scenario: Scenario, limits: Limits, family: Family, index: Array, grid: _Grid) -> Candidate:
+def _evaluate(scenario: Scenario, limits: Limits, family: Family, index: Array, grid: _Grid) -> _Found:
     """The best stages and draft at each free degree, shape (family, free degree)."""
     wide = jax.tree.map(lambda x: x[:, None], family)
-    tensor = jnp.exp(grid.tensor)
-    nodes = domains_of(tensor, wide, scenario)
-    boxes = box_of(wide, index[:, None], scenario, limits, nodes, tensor <= 1.0)
+    boxes = _box_at(grid.tensor, wide, index[:, None], scenario, limits)
     grids = (grid.tensor[:, :, None, None], grid.stages[:, :, :, None], grid.drafts[:, :, None, :])
     z = jnp.stack(jnp.broadcast_arrays(*grids), axis=-1)
     points = candidate(scenario, limits, z, spread(boxes, 2), _STEPS)
-    scores = points.score.reshape(*tensor.shape, -1)
+    scores = points.score.reshape(*grid.tensor.shape, -1)
     best = jnp.argmax(scores, axis=-1)[..., None]
-    z = points.z.reshape(*tensor.shape, -1, 4)
+    z = points.z.reshape(*grid.tensor.shape, -1, 4)
     chosen = jnp.take_along_axis(z, best[..., None], axis=-2)[..., 0, :]
-    return Candidate(boxes, chosen, jnp.take_along_axis(scores, best, axis=-1)[..., 0])
+    return _Found(boxes.nodes, chosen, jnp.max(scores, axis=-1))
 
 
-def _zoomed(grid: _Grid, found: Candidate, family: Family, scenario: Scenario) -> _Grid:
+def _zoomed(grid: _Grid, found: _Found, family: Family, scenario: Scenario) -> _Grid:
     """A grid of the same shape between the neighbours of the best peaks, with the full domains there,
     and over the edges of what is feasible."""
     last = len(grid.tensor) - 1
@@ -159,5 +186,5 @@ def _closer(values: Array, at: Array) -> Array:
     nearest = jnp.argmin(jnp.abs(values - at))
     low = values[jnp.maximum(nearest - 1, 0)]
     high = values[jnp.minimum(nearest + 1, len(values) - 1)]
-    inner = low + jnp.linspace(0.0, 1.0, len(values) - 1) * (high - low)
+    inner = low + np.linspace(0.0, 1.0, len(values) - 1) * (high - low)
     return jnp.sort(jnp.concatenate([values[:1], inner]))

@@ -1,6 +1,6 @@
 """Cost models behind one interface: which terms, how they overlap, which layouts exist."""
 
-from ._account import account as account
+from ._account import account as account, prepare_account as prepare_account
 from ._base import (
     Across as Across,
     Family as Family,

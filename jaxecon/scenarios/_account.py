@@ -5,17 +5,31 @@ from typing import Any
 from .._programs import program
 from ..specs import Layout, Site
 
-from ._energy import energy
-from ._prompts import prices, request_time
+from ._energy import energy_at
+from ._prompts import prices_at, request_time
 from ._serving import Serving
 
 
 @program
 def _figures(scenario: Serving, layout: Layout, site: Site, powered: bool) -> tuple[Any, ...]:
-    first = scenario.time_to_first_token(layout)
-    whole = request_time(scenario.workload, first, scenario.speed(layout))
-    used = energy(scenario, layout, site) if powered else None
-    return first, whole, prices(scenario, layout), used
+    # Each pass is traced once, which a cold start waits for.
+    decode, ingest = scenario.decode_time(layout), scenario.prompt_pass(layout)
+    time = scenario.with_prompts(layout, decode, ingest=ingest)
+    first = scenario.first_token(ingest, decode)
+    whole = request_time(scenario.workload, first, scenario.speed_at_time(layout, time))
+    seconds = ingest / (layout.pipeline * layout.data)
+    price = prices_at(scenario, layout, layout, seconds, scenario.speed_at_time(layout, decode))
+    used = energy_at(scenario, layout, site, time) if powered else None
+    return first, whole, price, used
+
+
+def prepare_account(scenario: Serving, site: Site | None = None) -> None:
+    """In a command's process begin to compile what `account` runs."""
+    _figures.prepare(scenario, Layout(1.0), Site() if site is None else site, _powered(scenario))
+
+
+def _powered(scenario: Serving) -> bool:
+    return float(scenario.accelerator.power) > 0.0
 
 
 def account(scenario: Serving, layout: Layout, site: Site | None = None) -> dict[str, Any]:
@@ -23,7 +37,7 @@ def account(scenario: Serving, layout: Layout, site: Site | None = None) -> dict
 
     Energy is None where the accelerator's rated power is not known.
     """
-    powered = float(scenario.accelerator.power) > 0.0
+    powered = _powered(scenario)
     first, whole, price, used = _figures(scenario, layout, Site() if site is None else site, powered)
     result: dict[str, Any] = {
         "time_to_first_token_s": float(first),

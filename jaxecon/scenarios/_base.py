@@ -43,6 +43,10 @@ class Across(eqx.Module):
         """Accelerators of a stage where the free degree is 1."""
         return self.tensor * self.data
 
+    def log_data(self, log_free: Array) -> Array:
+        """ln of the data degree at ln of the free degree."""
+        return jnp.log(self.data) + self.spread * log_free
+
     def degrees(self, log_free: Array) -> tuple[Array, Array, Array]:
         """(tensor, data, expert) at ln of the free degree."""
         tensor = self.tensor * jnp.exp((1.0 - self.spread) * log_free)

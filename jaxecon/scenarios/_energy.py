@@ -6,6 +6,7 @@ from jaxtyping import Array
 
 from .._errors import InputError
 from .._numerics import EXACT, Arithmetic, is_concrete
+from ..cost._step import StepTime
 from ..specs import Layout, Site
 
 from ._serving import Serving
@@ -38,7 +39,14 @@ def energy(
         raise InputError(
             f"'{scenario.accelerator.name}' has no rated power on record; set its power, in watts"
         )
-    time = scenario.step_time(layout, arithmetic)
+    return energy_at(scenario, layout, site, scenario.step_time(layout, arithmetic), arithmetic)
+
+
+def energy_at(
+    scenario: Serving, layout: Layout, site: Site, time: StepTime, arithmetic: Arithmetic = EXACT
+) -> Energy:
+    """`energy` at a known step time."""
+    rated = scenario.accelerator.power
     load = (arithmetic.maximum(time.arithmetic, time.memory) + time.prompts) / time.total
     watts = site.power(rated, load)
     tokens = layout.batch * scenario.tokens_per_step(layout)

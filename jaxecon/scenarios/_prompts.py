@@ -75,12 +75,17 @@ def prices(
 ) -> Prices:
     """Input tokens at the cost of their ingestion on `prefill` (the same replica by default), output
     tokens at that of decoding alone."""
-    work, price = scenario.workload, scenario.accelerator.price
     where = decode if prefill is None else prefill
     seconds = scenario.prompt_time(where, arithmetic)
+    return prices_at(scenario, decode, where, seconds, decode_speed(scenario, decode, arithmetic))
+
+
+def prices_at(scenario: Serving, decode: Layout, prefill: Layout, seconds: Array, speed: Array) -> Prices:
+    """`prices` at a known time of a prompt on `prefill` and speed of `decode` without prompts."""
+    work, price = scenario.workload, scenario.accelerator.price
     tokens = work.prompt_tokens
-    entered = 1e6 * where.accelerators * price * seconds / tokens
-    made = scenario.cost_at_speed(decode, decode_speed(scenario, decode, arithmetic))
+    entered = 1e6 * prefill.accelerators * price * seconds / tokens
+    made = scenario.cost_at_speed(decode, speed)
     blended = (tokens * entered + work.output * made) / (tokens + work.output)
     return Prices(entered, made, blended)
 
@@ -95,9 +100,7 @@ def prompt_margin(scenario: Serving, layout: Layout, arithmetic: Arithmetic = EX
     tokens = scenario.workload.prompt_tokens
     limit = jnp.asarray(_IN_FLIGHT) if scenario.chunk_tokens is None else scenario.chunk_tokens
     chunk = arithmetic.minimum(tokens, limit)
-    whole = eqx.tree_at(
-        lambda s: (s.workload.context, s.workload.output), scenario, (tokens, jnp.ones(()))
-    )
+    whole = eqx.tree_at(lambda s: (s.workload.context, s.workload.output), scenario, (tokens, jnp.ones(())))
     ledger = whole.ledger(layout, arithmetic)
     once = activation_bytes(scenario.model, jnp.ones(()), jnp.zeros(()), layout, arithmetic)
     working = activation_bytes(scenario.model, jnp.ones(()), chunk - 1.0, layout, arithmetic)

@@ -104,12 +104,19 @@ class Serving(Scenario):
         (`prompt_delay`).
         """
         layout = broadcast(layout)
-        time = self.decode_time(layout, arithmetic)
+        return self.with_prompts(layout, self.decode_time(layout, arithmetic), arithmetic)
+
+    def with_prompts(
+        self, layout: Layout, time: StepTime, arithmetic: Arithmetic = EXACT, ingest: Array | None = None
+    ) -> StepTime:
+        """`step_time` at a known `decode_time` and, where it is at hand, `prompt_pass`."""
         if self.chunk_tokens is None:
             return time
         tokens = self.tokens_per_step(layout)
         if self.accelerator.engine is None:
-            prompts = layout.batch * tokens / self.workload.output * self.prompt_time(layout, arithmetic)
+            ingest = self.prompt_pass(layout, arithmetic) if ingest is None else ingest
+            each = ingest / (layout.pipeline * layout.data)
+            prompts = layout.batch * tokens / self.workload.output * each
         else:
             prompts = tokens * self._prompt_delay(layout, arithmetic)
         return eqx.tree_at(lambda t: (t.total, t.prompts), time, (time.total + prompts, prompts))
@@ -175,8 +182,13 @@ class Serving(Scenario):
         first = self.prompt_pass(layout, arithmetic)
         if self.chunk_tokens is None:
             return first
-        chunks = arithmetic.ceil(self._uncached(arithmetic) / self.chunk_tokens)
-        return first + chunks * self.decode_time(layout, arithmetic).total
+        return self.first_token(first, self.decode_time(layout, arithmetic), arithmetic)
+
+    def first_token(self, ingest: Array, time: StepTime, arithmetic: Arithmetic = EXACT) -> Array:
+        """`time_to_first_token` at a known `prompt_pass` and `decode_time`."""
+        if self.chunk_tokens is None:
+            return ingest
+        return ingest + arithmetic.ceil(self._uncached(arithmetic) / self.chunk_tokens) * time.total
 
     def _pass(
         self,

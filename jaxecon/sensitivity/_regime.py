@@ -1,5 +1,7 @@
 """Which terms of every max, min and ceil decide at a layout."""
 
+from collections.abc import Sequence
+
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
@@ -32,6 +34,11 @@ class _Recorder(Exact):
     def minimum(self, a: Array, b: Array) -> Array:
         self.choices.append(a <= b)
         return super().minimum(a, b)
+
+    def quickest(self, ways: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
+        sums = jnp.stack(jnp.broadcast_arrays(*(a + b for a, b in ways)), axis=-1)
+        self.choices.append(jnp.argmin(sums, axis=-1))
+        return super().quickest(ways)
 
     def ceil(self, x: Array) -> Array:
         self.choices.append(super().ceil(x))

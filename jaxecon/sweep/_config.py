@@ -155,7 +155,7 @@ def _range(name: str, given: Mapping[str, Any], sampling: bool) -> Axis:
     low, high = (_value(name, given[key]) for key in ("low", "high"))
     scale = given.get("scale", "log" if low.relative else "lin")
     if scale not in ("lin", "log"):
-        raise InputError(f"'{name}': scale must be \"lin\" or \"log\", got {scale!r}")
+        raise InputError(f'\'{name}\': scale must be "lin" or "log", got {scale!r}')
     if low.relative != high.relative:
         raise InputError(f"'{name}': low and high must both be numbers or both be factors such as \"x2\"")
     if not low.number < high.number:
@@ -222,7 +222,7 @@ def _sample(table: Mapping[str, Any]) -> tuple[int | None, int]:
     sample = _table(table, "sample")
     _known(sample, "[sample]", ("method", "count"))
     if sample.get("method", "sobol") != "sobol":
-        raise InputError(f"[sample]: method must be \"sobol\", got {sample['method']!r}")
+        raise InputError(f'[sample]: method must be "sobol", got {sample["method"]!r}')
     return _whole(sample, "count", None, 1, "[sample]: "), seed
 
 

@@ -207,7 +207,7 @@ def _check_values(axis: Axis, base: np.ndarray) -> None:
     """Whether every value on an axis is possible for its leaf, whatever the combination."""
     last = axis.name.rsplit(".", 1)[-1]
     for value in axis.values:
-        for number in (value.number * base if value.relative else [value.number]):
+        for number in value.number * base if value.relative else [value.number]:
             zero = last in _ZERO_ALLOWED or last in _SHARES or bool(np.all(base == 0))
             low = number >= 0 if zero else number > 0
             high = number <= 1 if last in _SHARES else np.isfinite(number)

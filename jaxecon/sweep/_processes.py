@@ -1,7 +1,7 @@
 """Several processes of one sweep, joined by JAX's multi-process runtime (`jax.distributed`).
 
-Chunks that are missing are dealt out by process number; after each round of chunks all processes
-meet, so that the loss of one is noticed by the others, and ends the run.
+Chunks that are missing are dealt out by process number; every few seconds all processes meet, so that
+the loss of one is noticed by the others, and ends the run.
 """
 
 import ctypes
@@ -48,17 +48,18 @@ class Processes(NamedTuple):
 
         return np.flatnonzero(_together(multihost_utils.broadcast_one_to_all, flags)).tolist()
 
-    def meet(self, ok: bool = True) -> bool:
-        """Wait for all processes; whether all of them are well.
+    def meet(self, ok: bool = True, seconds: float = 0.0) -> tuple[bool, float]:
+        """Wait for all processes: (whether all of them are well, the most seconds that one states).
 
         Raises:
             ProcessLost: if another process is gone.
         """
         if self.total == 1:
-            return ok
+            return ok, seconds
         from jax.experimental import multihost_utils
 
-        return bool(np.all(_together(multihost_utils.process_allgather, np.asarray(ok))))
+        told = _together(multihost_utils.process_allgather, np.asarray([float(ok), seconds]))
+        return bool(np.all(told[:, 0] == 1.0)), float(np.max(told[:, 1]))
 
 
 def join_processes(coordinator: str | None, count: int | None, index: int | None) -> Processes:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from ._plan import Plan
 
 SUFFIXES = (".csv", ".parquet")
+_BETWEEN_MEETINGS_S = 10.0
+"""A meeting costs what the slowest process is behind by; where chunks are quick, several lie in between."""
 
 
 class Summary(NamedTuple):
@@ -85,15 +87,19 @@ def _complete(
     if finished:
         return 0
     missing = processes.agree(missing, plan.chunks)
-    computed = 0
-    for start in range(0, len(missing), processes.total):
-        these = missing[start : start + processes.total]
-        with _AllOrNone(processes):
-            for chunk in these[processes.number : processes.number + 1]:
+    computed, start, rounds = 0, 0, 1
+    while start < len(missing):
+        these = missing[start : start + processes.total * rounds]
+        with _AllOrNone(processes) as step:
+            for chunk in these[processes.number :: processes.total]:
                 store.write(chunk, solve_chunk(plan, chunk))
                 computed += 1
+        start += len(these)
+        if processes.total > 1:
+            # All see the same seconds, and so meet after the same number of rounds.
+            rounds = max(1, min(2 * rounds, int(rounds * _BETWEEN_MEETINGS_S / step.seconds)))
         if progress is not None:
-            progress(plan.chunks - len(missing) + start + len(these), plan.chunks)
+            progress(plan.chunks - len(missing) + start, plan.chunks)
     with _AllOrNone(processes):
         if processes.number == 0:
             store.join()
@@ -105,13 +111,16 @@ class _AllOrNone:
 
     def __init__(self, processes: Processes) -> None:
         self.processes = processes
+        self.seconds = 0.0
+        """Of the slowest process."""
 
-    def __enter__(self) -> None:
-        return None
+    def __enter__(self) -> "_AllOrNone":
+        self.began = time.monotonic()
+        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
         if kind is not None and issubclass(kind, ProcessLost):
             return
-        well = self.processes.meet(kind is None)
+        well, self.seconds = self.processes.meet(kind is None, time.monotonic() - self.began + 1e-9)
         if kind is None and not well:
             raise InputError("another process of this sweep failed; its message says why")

@@ -9,10 +9,11 @@ order, `results.csv.json` records the provenance, and the folder goes away.
 
 import errno
 import hashlib
+import itertools
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -116,13 +117,10 @@ class Store:
                 from ._parquet import write_parquet
 
                 write_parquet(temporary, self.header, bodies, self.provenance)
+                digest = _digest_of(temporary)
             else:
-                with temporary.open("wb") as file:
-                    file.write(self.header.encode())
-                    for body in bodies:
-                        file.write(body)
+                digest = _write_hashed(temporary, itertools.chain([self.header.encode()], bodies))
             _flush(temporary)
-            digest = _digest_of(temporary)
             os.replace(temporary, self.out)
             record = json.dumps(self.provenance | {"sha256": digest}, indent=1)
             _write_whole(self.record, record.encode())
@@ -171,6 +169,16 @@ def _write_whole(path: Path, content: bytes) -> None:
         temporary.unlink(missing_ok=True)
         raise
     _flush(path.parent)
+
+
+def _write_hashed(path: Path, parts: Iterable[bytes]) -> str:
+    """Write the parts of a file; its checksum."""
+    digest = hashlib.sha256()
+    with path.open("wb") as file:
+        for part in parts:
+            file.write(part)
+            digest.update(part)
+    return digest.hexdigest()
 
 
 def _flush(path: Path) -> None:

@@ -39,7 +39,8 @@ T = TypeVar("T")
 
 _RANGES = (8, 4, 4, 4, 2, 2)
 """Ranges of every round, which share its samples."""
-_SAMPLES, _KEPT, _LOOKS = 40, 4, 2
+_LOOKS = (3, 2, 2, 2, 2, 2)
+_SAMPLES, _KEPT = 40, 4
 _OVERLAP = 1.25
 """Half the width of a range over the distance of the samples before."""
 _STEP, _STEEPEST, _AFFORDABLE = 1e-5, 20.0, 1e-6
@@ -116,7 +117,7 @@ class _Search(eqx.Module):
         """Every sample at its least affordable batch."""
         flat = 0.0 * q.x
         ends = (flat + jnp.log(q.stages), flat + jnp.log(self.limits.max_batch))
-        looks = jnp.where(i == 0, _LOOKS + 1, _LOOKS)
+        looks = jnp.asarray(_LOOKS)[i]
         first = _Looked(q.log_batch, *ends, flat)
         found = jax.lax.fori_loop(0, looks, lambda j, state: self._look(q, state), first)
         return eqx.tree_at(lambda y: (y.log_batch, y.value), q, (found.log_batch, found.value))
@@ -144,12 +145,13 @@ class _Search(eqx.Module):
         return _Looked(root, bottom, top, value)
 
     def _log_speed(self, tensor: Array, log_batch: Array, q: Candidates) -> Array:
-        """ln speed at batches with a further first axis. Samples and budgets are one axis, which compiles to
-        the quickest loops."""
-        batch = jnp.exp(log_batch.reshape(len(log_batch), -1))
-        tensor, stages, partition = (y.reshape(-1) for y in (tensor, q.stages, q.partition))
+        """ln speed at batches with a further first axis. All points are one axis, which compiles to the
+        quickest loops."""
+        shape = log_batch.shape
+        given = (tensor, q.stages, q.partition, jnp.exp(log_batch))
+        tensor, stages, partition, batch = (jnp.broadcast_to(y, shape).reshape(-1) for y in given)
         speed = self.scenario.speed_among(layout_of(tensor, stages, batch), PARTITIONS, partition)
-        return jnp.log(speed).reshape(log_batch.shape)
+        return jnp.log(speed).reshape(shape)
 
     def _slack(self, tensor: Array, stages: Array, log_batch: Array, log_speed: Array) -> Array:
         """The least of what memory (share of it) and demand (logarithm) leave."""

@@ -1,6 +1,6 @@
 """Rounding against the certificate, the two ways of certifying, and which is faster.
 
-Run: python benchmarks/certificate_bars.py [COUNT] [FIRST_SEED]
+Run: python benchmarks/certificate_bars.py [COUNT] [FIRST_SEED] [sparse]
 """
 
 import sys
@@ -29,10 +29,10 @@ def _same(a, b) -> bool:
     return (a.speed, a.cost) == (b.speed, b.cost) and all(map(np.array_equal, *layouts))
 
 
-def main(count: int = 300, first: int = 0) -> None:
+def main(count: int = 300, first: int = 0, sparse: bool = False) -> None:
     """Print the shares within the bars and the ratio of times, warm."""
     close, equal, ratios, sizes = [], [], [], []
-    for seed, scenario, budget in grouped(count, first):
+    for seed, scenario, budget in grouped(count, first, sparse):
         plain, slow = _timed(scenario, budget, "enumerate")
         led, fast = _timed(scenario, budget, "relaxed")
         relaxed = je.relaxed_optimum(scenario, budget, **LIMITS)
@@ -52,4 +52,5 @@ def main(count: int = 300, first: int = 0) -> None:
 
 
 if __name__ == "__main__":
-    main(*(int(x) for x in sys.argv[1:]))
+    numbers = [int(x) for x in sys.argv[1:] if x != "sparse"]
+    main(*numbers, sparse="sparse" in sys.argv)

@@ -105,10 +105,9 @@ class _Staged(Program[P, T]):
                 found.append(function(*args, *found))
             return found[-1]
 
-        names = ("__module__", "__name__", "__qualname__", "__doc__")
-        functools.update_wrapper(composed, functions[-1], names)
-        # Its arguments are not those of the last function.
-        del composed.__wrapped__  # type: ignore[attr-defined]
+        # Not `functools.wraps`: its arguments are not those of the last function.
+        for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+            setattr(composed, name, getattr(functions[-1], name))
         super().__init__(composed)
         self._stages = tuple(Program(function) for function in functions)
 

@@ -90,9 +90,13 @@ def _protocols(network: Network, r: Array, n: Array, passes: float) -> list[tupl
     near, levels = r / n - 1.0, jnp.log2(n)
     constants = zip(_RING_HOP, _TREE_LEVEL, _BASE, _BANDWIDTH_FACTOR, strict=True)
     return [
-        (network.library_latency * (passes * (near * hop + levels * level) + base), factor)
+        (_latency(network, passes, near * hop + levels * level, base), factor)
         for hop, level, base, factor in constants
     ]
+
+
+def _latency(network: Network, passes: float, steps: Array, base: Array | float) -> Array:
+    return network.library_latency * (passes * steps + base)
 
 
 def library_candidates(network: Network, r: Array, n: Array, passes: float) -> tuple[Array, Array]:
@@ -100,7 +104,7 @@ def library_candidates(network: Network, r: Array, n: Array, passes: float) -> t
     hop, level = jnp.asarray(_RING_HOP), jnp.asarray(_TREE_LEVEL)
     base, factor = jnp.asarray(_BASE), jnp.asarray(_BANDWIDTH_FACTOR)
     steps = (r / n - 1.0)[..., None] * hop + jnp.log2(n)[..., None] * level
-    latencies = network.library_latency * (passes * steps + base)
+    latencies = _latency(network, passes, steps, base)
     return latencies, jnp.broadcast_to(factor, latencies.shape)
 
 

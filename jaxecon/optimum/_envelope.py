@@ -3,8 +3,8 @@
 Every round samples all ranges of ln N that may hold the maximum of speed, each sample at the smallest batch
 that its budget affords, and goes on with the best local maxima and a range as wide as the samples were
 apart. Kinks and edges need no cases of their own. At given degrees the time of a step is affine in the batch
-between the kinks of the paper's equations, so that cost is affine in 1/b, and a secant finds the batch. All
-evaluations are by the exact arithmetic; the last one is of batches that meet every limit.
+between the kinks of the paper's equations, so that cost is affine in 1/b, and Newton's method finds the
+batch. All evaluations are by the exact arithmetic; the last one is of batches that meet every limit.
 
 In all arrays budgets are the last axis.
 """
@@ -25,7 +25,6 @@ from ._envelope_table import (
     PARTITIONS,
     Candidates,
     Envelope,
-    Spaces,
     candidates,
     layout_of,
     levels,
@@ -71,7 +70,7 @@ def envelope(scenario: Scenario, limits: Limits, budgets: Array) -> Envelope:
     table = _kept(lambda: tabulate(scenario, limits, s), limits)
     found = _kept(lambda: levels(scenario, limits, s, table, budgets), limits)
     at = candidates(limits, s, table, found, max(_RANGES))
-    return _Search(scenario, limits, s, budgets).narrowed(at)
+    return _Search(scenario, limits, budgets).narrowed(at)
 
 
 def _kept(function: Callable[[], T], limits: Limits) -> T:
@@ -85,7 +84,6 @@ def _kept(function: Callable[[], T], limits: Limits) -> T:
 class _Search(eqx.Module):
     scenario: Scenario
     limits: Limits
-    s: Spaces
     budgets: Array
 
     def narrowed(self, at: Array) -> Envelope:

@@ -9,7 +9,6 @@ batch. All evaluations are by the exact arithmetic; the last one is of batches t
 In all arrays budgets are the last axis.
 """
 
-import math
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -26,6 +25,7 @@ from ._envelope_table import (
     Candidates,
     Envelope,
     candidates,
+    entries,
     layout_of,
     levels,
     score,
@@ -36,7 +36,7 @@ from ._relaxation import Limits
 
 T = TypeVar("T")
 
-_RANGES = (8, 4, 4, 4, 2, 2)
+_RANGES = (8, 4, 4, 4, 2, 1)
 """Ranges of every round, which share its samples."""
 _LOOKS = (3, 2, 2, 2, 2, 2)
 _SAMPLES, _KEPT = 40, 4
@@ -46,15 +46,16 @@ _STEP, _STEEPEST, _AFFORDABLE = 1e-5, 20.0, 1e-6
 _NUDGES = (0.0, *10.0 ** np.arange(-14.0, -2.0))
 
 
-class _Looked(eqx.Module):
-    """What a look at a batch leads to. Axes: sample, budget."""
+class _Look(eqx.Module):
+    """A batch looked at, in 1/b. Axes: sample, budget."""
 
-    log_batch: Array
-    """To be looked at next."""
-    bottom: Array
-    """Bounds of the least affordable ln batch."""
-    top: Array
-    value: Array
+    inverse: Array
+    affordable: Array
+    """The greatest that is known to be affordable, but for this one."""
+    dear: Array
+    """The least that is known to be too dear, but for this one."""
+    costs: Array
+    """Over the budget, here and at a batch larger by `_STEP`; a further first axis."""
 
 
 class _State(eqx.Module):
@@ -68,7 +69,8 @@ def envelope(scenario: Scenario, limits: Limits, budgets: Array) -> Envelope:
     """The fastest layout of real degrees within each budget; `limits.budget` is not used."""
     s = spaces(scenario.families(limits.max_accelerators))
     table = _kept(lambda: tabulate(scenario, limits, s), limits)
-    found = _kept(lambda: levels(scenario, limits, s, table, budgets), limits)
+    steps = _kept(lambda: entries(scenario, s, table, budgets), limits)
+    found = levels(scenario, limits, s, table, budgets, steps)
     at = candidates(limits, s, table, found, max(_RANGES))
     return _Search(scenario, limits, budgets).narrowed(at)
 
@@ -104,52 +106,42 @@ class _Search(eqx.Module):
         kinds = sorted(set(_RANGES))
         kind = jnp.searchsorted(jnp.asarray(kinds), jnp.asarray(_RANGES)[i])
         a = Candidates(*jax.lax.switch(kind.astype(jnp.int32), [_repeated(k) for k in kinds], at))
-        low, high = jnp.log(a.low * a.stages), jnp.log(a.high * a.stages)
-        width = jnp.minimum(a.width, 0.5 * (high - low))
-        x = jnp.clip(a.x, low + width, high - width) + part * width
+        width = jnp.minimum(a.width, 0.5 * (a.last - a.first))
+        x = jnp.clip(a.x, a.first + width, a.last - width) + part * width
         guess = a.log_batch + (x - a.x) * jnp.where(x < a.x, a.left, a.right)
-        guess = jnp.clip(guess, jnp.log(a.stages), jnp.log(self.limits.max_batch))
         return eqx.tree_at(lambda y: (y.x, y.width, y.log_batch), a, (x, width, guess))
 
     def _looked(self, q: Candidates, i: Array) -> Candidates:
         """Every sample at its least affordable batch."""
-        flat = 0.0 * q.x
-        ends = (flat + jnp.log(q.stages), flat + jnp.log(self.limits.max_batch))
-        looks = jnp.asarray(_LOOKS)[i]
-        first = _Looked(q.log_batch, *ends, flat)
-        found = jax.lax.fori_loop(0, looks, lambda j, state: self._look(q, state), first)
-        return eqx.tree_at(lambda y: (y.log_batch, y.value), q, (found.log_batch, found.value))
+        tensor = jnp.clip(jnp.exp(q.x) / q.stages, q.low, q.high)
+        rate = 1e6 * self.scenario.accelerator.price / self.budgets * jnp.exp(q.x)
 
-    def _look(self, q: Candidates, old: _Looked) -> _Looked:
-        """A step of Newton's method for cost = budget, in 1/b, in which cost is convex where rooflines tie.
+        def body(j: Array, old: _Look) -> _Look:
+            new = _newton(old)
+            before = (old.inverse, old.affordable, old.dear)
+            at, affordable, dear = (jnp.where(j > 0, n, o) for n, o in zip(new[:3], before, strict=True))
+            both = jnp.stack([at, at * (1.0 - _STEP)])
+            return _Look(at, affordable, dear, rate * both * self._step_time(tensor, 1.0 / both, q))
 
-        From the dear side it is exact as soon as no kink lies between.
-        """
-        batch, tensor = old.log_batch, jnp.clip(jnp.exp(q.x) / q.stages, q.low, q.high)
-        speed, other = self._log_speed(tensor, jnp.stack([batch, batch + _STEP]), q)
-        spent = jnp.log(1e6 * self.scenario.accelerator.price / self.budgets) + q.x
-        cost = jnp.exp(spent - batch - speed)
-        # With v = 1/b: cost = cost' (1 + steepness (v/v' - 1)).
-        steepness = jnp.clip(jnp.expm1(speed - other - _STEP) / math.expm1(-_STEP), 1e-9, 2.0)
-        bottom = jnp.where(cost > 1.0, jnp.maximum(old.bottom, batch), old.bottom)
-        top = jnp.where(cost > 1.0, old.top, jnp.minimum(old.top, batch))
-        part = 1.0 + (1.0 / cost - 1.0) / steepness
-        root = batch - jnp.log(jnp.clip(part, 1e-4, 1e4))
-        root = jnp.where(root < bottom, bottom, jnp.minimum(root, top))
-        rest = jnp.maximum(cost * (1.0 + steepness * jnp.expm1(batch - root)), 1e-9)
-        ahead = spent - root - jnp.log(rest)
-        slack = self._slack(tensor, q.stages, root, ahead)
-        value = score(ahead, jnp.minimum(slack, _AFFORDABLE - jnp.log(rest)))
-        return _Looked(root, bottom, top, value)
+        flat = jnp.zeros_like(q.x)
+        costs = jnp.stack([flat, flat])
+        ends = (flat + 1.0 / self.limits.max_batch, flat + 1.0 / q.stages)
+        guess = jnp.clip(jnp.exp(-q.log_batch), *ends)
+        look = jax.lax.fori_loop(0, jnp.asarray(_LOOKS)[i], body, _Look(guess, *ends, costs))
+        inverse, _, _, cost = _newton(look)
+        log_batch, log_speed = -jnp.log(inverse), jnp.log(rate * inverse / cost)
+        slack = self._slack(tensor, q.stages, log_batch, log_speed)
+        value = score(log_speed, jnp.minimum(slack, 1.0 + _AFFORDABLE - cost))
+        return eqx.tree_at(lambda y: (y.log_batch, y.value), q, (log_batch, value))
 
-    def _log_speed(self, tensor: Array, log_batch: Array, q: Candidates) -> Array:
-        """ln speed at batches with a further first axis. All points are one axis, which compiles to the
-        quickest loops."""
-        shape = log_batch.shape
-        given = (tensor, q.stages, q.partition, jnp.exp(log_batch))
+    def _step_time(self, tensor: Array, batch: Array, q: Candidates) -> Array:
+        """Seconds a token at batches with a further first axis. All points are one axis, which compiles to
+        the quickest loops."""
+        shape = batch.shape
+        given = (tensor, q.stages, q.partition, batch)
         tensor, stages, partition, batch = (jnp.broadcast_to(y, shape).reshape(-1) for y in given)
         speed = self.scenario.speed_among(layout_of(tensor, stages, batch), PARTITIONS, partition)
-        return jnp.log(speed).reshape(shape)
+        return (1.0 / speed).reshape(shape)
 
     def _slack(self, tensor: Array, stages: Array, log_batch: Array, log_speed: Array) -> Array:
         """The least of what memory (share of it) and demand (logarithm) leave."""
@@ -172,7 +164,9 @@ class _Search(eqx.Module):
         rank = jnp.where(peak, _hope(q.value, place, each), -jnp.inf)
         order = []
         for _ in range(_KEPT):
-            order.append(jnp.argmax(rank, axis=0)[None])
+            # Its place by two reductions: they take vector instructions, an argmax does not.
+            highest = rank == jnp.max(rank, axis=0)
+            order.append(jnp.min(jnp.where(highest, slot, _SAMPLES - 1), axis=0)[None])
             rank = jnp.where(slot == order[-1], -jnp.inf, rank)
         # A range that rises to its end goes on beyond it as wide as before.
         width = jnp.where(first | last, q.width, _OVERLAP * gap)
@@ -185,8 +179,8 @@ class _Search(eqx.Module):
         tensor = jnp.clip(jnp.exp(at.x) / at.stages, at.low, at.high)
         log_batch = at.log_batch + jnp.asarray(_NUDGES)[:, None]
         log_batch = jnp.clip(log_batch, jnp.log(at.stages), jnp.log(self.limits.max_batch))
-        log_speed = self._log_speed(tensor, log_batch, at)
         batch = jnp.exp(log_batch)
+        log_speed = -jnp.log(self._step_time(tensor, batch, at))
         cost = self.scenario.cost_at_speed(layout_of(tensor, at.stages, batch), jnp.exp(log_speed))
         over = jnp.log(cost / self.budgets)
         slack = self._slack(tensor, at.stages, log_batch, log_speed)
@@ -195,6 +189,21 @@ class _Search(eqx.Module):
         batch, value, cost = (jnp.take_along_axis(y, place, 0)[0] for y in (batch, values, cost))
         layout = layout_of(tensor, at.stages, batch)
         return Envelope(layout, at.partition, value, cost, gain, at.low, at.high)
+
+
+def _newton(look: _Look) -> tuple[Array, Array, Array, Array]:
+    """A step of Newton's method for cost = budget, in 1/b, in which cost is convex where rooflines tie: (1/b,
+    bounds, expected cost over budget).
+
+    From the dear side it is exact as soon as no kink lies between.
+    """
+    at, (cost, less) = look.inverse, look.costs
+    slope = jnp.clip((cost - less) / _STEP, 1e-9 * cost, 2.0 * cost)
+    affordable = jnp.where(cost > 1.0, look.affordable, jnp.maximum(look.affordable, at))
+    dear = jnp.where(cost > 1.0, jnp.minimum(look.dear, at), look.dear)
+    root = at * jnp.clip(1.0 + (1.0 - cost) / slope, 1e-4, 1e4)
+    root = jnp.where(root > dear, dear, jnp.maximum(root, affordable))
+    return root, affordable, dear, jnp.maximum(cost + slope * (root / at - 1.0), 1e-9)
 
 
 def _places(i: Array) -> tuple[Array, Array]:

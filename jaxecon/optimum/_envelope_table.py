@@ -7,7 +7,6 @@ A box is a range of degrees without a jump in the number of scale-up domains.
 """
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -21,7 +20,8 @@ FIT = -1e-12
 PARTITIONS = ("1d", "2d")
 _EVEN, _BATCHES = 64, 24
 _DOMAINS = (*range(1, 17), 20, 24, 28, 32, 40, 48, 64)
-_PEAKS = 2
+_PARTS = 2
+"""Of every family's degrees, each with a candidate of its own."""
 _ABOVE = 1.0 + 1e-12
 _RANKS = 1e6
 _NARROWEST = 0.03
@@ -67,6 +67,9 @@ class Candidates(eqx.Module):
     low: Array
     """Bounds of the box."""
     high: Array
+    first: Array
+    """ln N at the bounds."""
+    last: Array
     x: Array
     width: Array
     """Half of the range's."""
@@ -153,19 +156,31 @@ class Levels(eqx.Module):
     value: Array
 
 
-def levels(scenario: Scenario, limits: Limits, s: Spaces, table: Table, budgets: Array) -> Levels:
-    """The least affordable batch, between the entries that are too dear and affordable."""
-    rate = jnp.log(1e6 * scenario.accelerator.price) + jnp.log(table.tensor * s.stages[:, None])
-    cost = rate - table.log_speed - table.log_batch
+def entries(scenario: Scenario, s: Spaces, table: Table, budgets: Array) -> Array:
+    """The least affordable batch at each degree of the table, in steps from entry to entry; axes: budget,
+    family, free degree."""
+    cost = _rate(scenario, s, table) - table.log_speed - table.log_batch
     budget = jnp.log(budgets)[:, None, None]
     before, after, cell = cost[0], cost[1], jnp.zeros(())
     for j in range(1, _BATCHES - 1):
         dear = cost[j] > budget
         before, after = jnp.where(dear, cost[j], before), jnp.where(dear, cost[j + 1], after)
         cell = jnp.where(dear, float(j), cell)
-    part = jnp.clip((before - budget) / jnp.maximum(before - after, 1e-12), 0.0, 1e3)
-    batch = table.log_batch[0] + (table.log_batch[1] - table.log_batch[0]) * (cell + part)
-    speed = jnp.where(cost[0] > budget, rate - budget - batch, table.log_speed[0])
+    return cell + jnp.clip((before - budget) / jnp.maximum(before - after, 1e-12), 0.0, 1e3)
+
+
+def _rate(scenario: Scenario, s: Spaces, table: Table) -> Array:
+    """ln of US dollars per second, in millionths."""
+    return jnp.log(1e6 * scenario.accelerator.price) + jnp.log(table.tensor * s.stages[:, None])
+
+
+def levels(
+    scenario: Scenario, limits: Limits, s: Spaces, table: Table, budgets: Array, steps: Array
+) -> Levels:
+    """The value of the least affordable batch, from `entries`."""
+    rate, budget = _rate(scenario, s, table), jnp.log(budgets)[:, None, None]
+    batch = table.log_batch[0] + (table.log_batch[1] - table.log_batch[0]) * steps
+    speed = jnp.where(steps > 0.0, rate - budget - batch, table.log_speed[0])
     slack = jnp.minimum(table.most, jnp.log(limits.max_batch)) - batch
     if scenario.workload.demand is not None:
         slack = jnp.minimum(slack, jnp.log(scenario.workload.demand) - speed - batch)
@@ -173,7 +188,10 @@ def levels(scenario: Scenario, limits: Limits, s: Spaces, table: Table, budgets:
 
 
 def candidates(limits: Limits, s: Spaces, table: Table, found: Levels, count: int) -> Array:
-    """The `count` best local maxima of every budget, at most two of a family: rows of `Candidates`."""
+    """The `count` best local maxima of every budget, at most one of each part of a family.
+
+    Rows of `Candidates`.
+    """
     new = table.box[:, 1:] != table.box[:, :-1]
     first = jnp.pad(new, ((0, 0), (1, 0)), constant_values=True)
     last = jnp.pad(new, ((0, 0), (0, 1)), constant_values=True)
@@ -182,15 +200,11 @@ def candidates(limits: Limits, s: Spaces, table: Table, found: Levels, count: in
     # Whole numbers that hold their place: their maximum takes vector instructions, an argmax does not.
     place = jnp.arange(columns)
     rank = jnp.where(higher, jnp.floor((value + 4.0 * abs(UNFIT)) * _RANKS), 0.0).astype(jnp.int64)
-    rank = rank * columns + place
-    ranks = []
-    for _ in range(_PEAKS):
-        ranks.append(jnp.max(rank, axis=-1))
-        rank = jnp.where(rank == ranks[-1][..., None], 0, rank)
-    places = jnp.concatenate([r % columns + columns * jnp.arange(r.shape[1]) for r in ranks], axis=1)
+    rank = (rank * columns + place).reshape(*value.shape[:-1], _PARTS, columns // _PARTS)
+    ranks = jnp.max(rank, axis=-1).reshape(len(value), -1)
+    places = ranks % columns + columns * jnp.repeat(jnp.arange(value.shape[1]), _PARTS)
     kept = min(count, places.shape[1])
-    _, order = jax.lax.top_k(jnp.concatenate(ranks, axis=1), kept)
-    at = jnp.take_along_axis(places, order, 1)
+    at = _first(ranks, places, kept)
     family = at // columns
     near = jnp.stack([jnp.where(first.ravel()[at], at, at - 1), at, jnp.where(last.ravel()[at], at, at + 1)])
     rows = jnp.arange(len(value))[:, None]
@@ -203,6 +217,16 @@ def candidates(limits: Limits, s: Spaces, table: Table, found: Levels, count: in
     width = jnp.maximum(jnp.max(gap, axis=0), _NARROWEST)
     box = table.box.ravel()[at]
     low, high = table.low[family, box], table.high[family, box]
-    fields = (stages, s.partition[family], low, high, x[1], width, batch[1], *slopes, values[1])
+    ends = jnp.log(low * stages), jnp.log(high * stages)
+    fields = (stages, s.partition[family], low, high, *ends, x[1], width, batch[1], *slopes, values[1])
     rows = jnp.stack(fields).swapaxes(1, 2)
     return jnp.pad(rows, ((0, 0), (0, count - kept), (0, 0)), mode="edge")
+
+
+def _first(ranks: Array, places: Array, count: int) -> Array:
+    """The places of the highest ranks, by how many are higher: a sort of short rows takes longer."""
+    number = jnp.arange(ranks.shape[1])
+    mine, other = ranks[:, :, None], ranks[:, None, :]
+    higher = (other > mine) | ((other == mine) & (number < number[:, None]))
+    order = jnp.sum(higher, axis=-1)
+    return jnp.sum(jnp.where(order[:, :, None] == jnp.arange(count), places[:, :, None], 0), axis=1)

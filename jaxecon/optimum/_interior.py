@@ -98,11 +98,14 @@ def terms(scenario: Scenario, limits: Limits, box: Box, w: Array, temperature: A
 def binding(jet: Jet, temperature: Array) -> tuple[Array, Array, Array, Array]:
     """h = -tau log(sum exp(-x/tau)) of the price and fill slacks x: weights, value, derivatives."""
     x, first, second = jet.value[1:3], jet.first[1:3], jet.second[1:3]
-    weights = jax.nn.softmax(-x / temperature)
-    value = -temperature * jax.nn.logsumexp(-x / temperature)
+    scaled = -x / temperature
+    top = jnp.max(scaled)
+    shares = jnp.exp(scaled - top)
+    total = jnp.sum(shares)
+    weights, value = shares / total, -temperature * (jnp.log(total) + top)
     slope = weights @ first
-    spread = jnp.einsum("i,ij,ik->jk", weights, first, first) - jnp.outer(slope, slope)
-    return weights, value, slope, jnp.einsum("i,ijk->jk", weights, second) - spread / temperature
+    spread = (weights[:, None] * first).T @ first - _outer(slope, slope)
+    return weights, value, slope, jnp.tensordot(weights, second, 1) - spread / temperature
 
 
 def extended_log(slack: Array, weight: Array) -> tuple[Array, Array, Array]:
@@ -119,23 +122,23 @@ def reduce(jet: Jet, y: Array, weight: Array) -> Reduced:
     """Eliminate the batch by the implicit function theorem, to second order."""
     value, push, bow = extended_log(jet.value[3:], weight)
     firsts = jet.first[3:]
-    pull = jnp.concatenate([jnp.ones(1), -push])
-    rows = jnp.asarray([0, *range(3, _TERMS)])
-    gradient = pull @ jet.first[rows]
-    hessian = jnp.einsum("i,ijk->jk", pull, jet.second[rows]) + (bow * firsts.T) @ firsts
+    pull, none = jnp.concatenate([np.ones(1), -push]), np.zeros(1)
+    gradient = pull @ jnp.concatenate([jet.first[:1], firsts])
+    hessian = jnp.tensordot(pull, jnp.concatenate([jet.second[:1], jet.second[3:]]), 1)
+    hessian = hessian + (bow * firsts.T) @ firsts
     sides = weight * (1.0 / y - 1.0 / (1.0 - y))
-    gradient = gradient.at[:3].add(-sides)
+    gradient = gradient - jnp.concatenate([sides, none])
     curve = weight * (1.0 / y**2 + 1.0 / (1.0 - y) ** 2)
-    hessian = hessian.at[jnp.arange(3), jnp.arange(3)].add(curve)
+    hessian = hessian + _diagonal_of(jnp.concatenate([curve, none]))
     shares, h, h1, h2 = binding(jet, temperature_of(weight))
     shift, slope = -h / h1[3], -h1[:3] / h1[3]
-    mixed = jnp.outer(h2[:3, 3], slope)
-    bend = -(h2[:3, :3] + mixed + mixed.T + h2[3, 3] * jnp.outer(slope, slope)) / h1[3]
+    mixed, square = _outer(h2[:3, 3], slope), _outer(slope, slope)
+    bend = -(h2[:3, :3] + mixed + mixed.T + h2[3, 3] * square) / h1[3]
     value = jet.value[0] + value.sum() - weight * (jnp.log(y) + jnp.log1p(-y)).sum()
     merit = value + gradient[3] * shift + 0.5 * hessian[3, 3] * shift**2
     moved = gradient + hessian[:, 3] * shift
-    cross = jnp.outer(hessian[:3, 3], slope)
-    total = hessian[:3, :3] + cross + cross.T + hessian[3, 3] * jnp.outer(slope, slope)
+    cross = _outer(hessian[:3, 3], slope)
+    total = hessian[:3, :3] + cross + cross.T + hessian[3, 3] * square
     multipliers = jnp.concatenate([moved[3] / h1[3] * shares, push])
     return Reduced(
         jet.value[0],
@@ -218,8 +221,8 @@ def _schedule() -> tuple[np.ndarray, np.ndarray]:
 
 def _trial(at: Reduced, w: Array, damping: Array) -> Array:
     y = w[:3]
-    diagonal = jnp.abs(jnp.diagonal(at.hessian)) + 1e-12
-    move = -solve(at.hessian + damping * jnp.diag(diagonal), at.gradient)
+    diagonal = jnp.abs(_diagonal(at.hessian)) + 1e-12
+    move = -solve(at.hessian + damping * _diagonal_of(diagonal), at.gradient)
     move = jnp.where(jnp.isfinite(move), move, 0.0)
     room = jnp.where(move > 0, 1.0 - y, y) / jnp.maximum(jnp.abs(move), 1e-300)
     move = move * jnp.minimum(1.0, 0.99 * jnp.min(room))
@@ -247,17 +250,33 @@ def _jets(function: Callable[[Array], Array], w: Array, temperature: Array) -> J
     return Jet(values[:, 0], firsts[:, 0], 0.5 * (second + jnp.swapaxes(second, -1, -2)))
 
 
+# As few operations as may be: of NumPy's own functions for these each is a scatter or a gather, which take
+# as long to compile as a dozen products.
+
+
+def _outer(a: Array, b: Array) -> Array:
+    return a[:, None] * b
+
+
+def _diagonal(matrix: Float[Array, "n n"]) -> Float[Array, " n"]:
+    return matrix.ravel()[:: matrix.shape[0] + 1]
+
+
+def _diagonal_of(values: Float[Array, " n"]) -> Float[Array, "n n"]:
+    return jnp.where(np.eye(len(values), dtype=bool), values, 0.0)
+
+
 def solve(matrix: Float[Array, "n n"], right: Float[Array, " n"]) -> Float[Array, " n"]:
     """Solve a small symmetric system by elimination, written out so that it vectorises.
 
     The matrix is scaled to a unit diagonal first; a pivot of zero gives inf or nan.
     """
     n = right.shape[0]
-    scale = 1.0 / jnp.sqrt(jnp.abs(jnp.diagonal(matrix)) + 1e-300)
+    scale = 1.0 / jnp.sqrt(jnp.abs(_diagonal(matrix)) + 1e-300)
     scaled = matrix * scale[:, None] * scale[None, :]
     work = jnp.concatenate([scaled, (right * scale)[:, None]], axis=1)
     for k in range(n):
         row = work[k] / work[k, k]
-        column = work[:, k].at[k].set(0.0)
-        work = (work - column[:, None] * row[None, :]).at[k].set(row)
+        here = (np.arange(n) == k)[:, None]
+        work = jnp.where(here, row, work - work[:, k : k + 1] * row)
     return work[:, n] * scale

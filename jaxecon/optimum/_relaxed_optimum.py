@@ -14,7 +14,7 @@ from ..specs import Layout
 from ._interior import Point
 from ._relaxation import CONSTRAINTS, Limits, layout_at
 from ._relaxed import TOLERANCE, Solutions, find_starts, finish, follow
-from ._scan import UNFIT, Candidate
+from ._scan import UNFIT, Candidate, taken
 from ._space import MAX_ACCELERATORS, MAX_BATCH
 
 
@@ -68,7 +68,7 @@ _solve = staged(find_starts, follow, _finish)
 
 def _first(kind: Solutions) -> First:
     best = jnp.argmax(kind.rank)
-    one = jax.tree.map(lambda x: x[best], kind)
+    one = taken(kind, best)
     return First(one.rank, one, layout_at(one.point.degrees(one.box), one.box))
 
 

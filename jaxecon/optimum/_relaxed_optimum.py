@@ -1,7 +1,6 @@
 """The relaxed optimum as a result to read."""
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array

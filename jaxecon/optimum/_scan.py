@@ -176,11 +176,9 @@ def _zoomed(grid: _Grid, found: _Found, family: Family, scenario: Scenario) -> _
     near = jnp.concatenate([_between(*inside, _NEAR_PEAK), full], axis=-1)
     sides = jnp.stack([low[:, -2], middle[:, -1]], -1), jnp.stack([middle[:, -2], high[:, -1]], -1)
     edges = _between(*sides, _NEAR_EDGE)
-    about = jnp.broadcast_to(peaks[..., None], near.shape), jnp.broadcast_to(ends[..., None], edges.shape)
-    tensor, about = (
-        jnp.concatenate([x.reshape(len(x), -1) for x in parts], axis=-1) for parts in ((near, edges), about)
-    )
-    tensor, about = jax.lax.sort((tensor, about), num_keys=1)
+    centres = [jnp.broadcast_to(x[..., None], y.shape) for x, y in ((peaks, near), (ends, edges))]
+    both = [[x.reshape(len(x), -1) for x in parts] for parts in ((near, edges), centres)]
+    tensor, about = jax.lax.sort([jnp.concatenate(parts, axis=-1) for parts in both], num_keys=1)
     stages, drafts, z = _rows((grid.stages, grid.drafts, found.z), about)
     return _Grid(tensor, _closer(stages, z[..., 1]), _closer(drafts, z[..., 2]))
 

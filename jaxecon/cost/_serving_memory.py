@@ -8,7 +8,6 @@ from .._numerics import Arithmetic
 from ..specs import (
     DenseFeedForward,
     GroupedQueryAttention,
-    LayerGroup,
     Layout,
     MixtureOfExperts,
     Model,

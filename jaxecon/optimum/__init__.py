@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     )
     from ._binding import binding_shares as binding_shares, prepare_shares as prepare_shares
     from ._rounding import rounded as rounded
-    from ._space import Space as Space
+    from ._space import Space as Space, prepare_space as prepare_space
 else:
     __getattr__, __dir__, __all__ = lazily(
         __name__,
@@ -57,6 +57,6 @@ else:
             "._pools": ("Disaggregated", "cheapest_prefill", "disaggregated_optimum"),
             "._binding": ("binding_shares", "prepare_shares"),
             "._rounding": ("rounded",),
-            "._space": ("Space",),
+            "._space": ("Space", "prepare_space"),
         },
     )

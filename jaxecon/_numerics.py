@@ -183,6 +183,7 @@ class Exact(Arithmetic):
 
 @functools.partial(jax.jit, static_argnums=(2, 3))
 def _power_mean(x: Array, temperature: Scalar, sign: float, factor: float) -> tuple[Array, Array]:
+    """(ln x, ln of the mean with p = sign/temperature); compiled as one, it is traced once for a shape."""
     logs = safe_log(x)
     p = sign / temperature
     scaled = p * logs

@@ -2,8 +2,9 @@
 
 import os
 import sys
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ._lazy import lazily
 
 __version__ = "0.1.0"
 
@@ -163,17 +164,4 @@ _HOMES = {
         "list_speculations",
     ),
 }
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
-__all__ = sorted(_HOME_OF)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module 'jaxecon' has no attribute '{name}'")
-    value = getattr(import_module(_HOME_OF[name], __name__), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__, __all__ = lazily(__name__, _HOMES)

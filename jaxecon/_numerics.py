@@ -9,6 +9,7 @@ Divisions, logarithms and roots near zero are taken only here.
 """
 
 import abc
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -180,6 +181,17 @@ class Exact(Arithmetic):
         return best
 
 
+@functools.partial(jax.jit, static_argnums=(2, 3))
+def _power_mean(x: Array, temperature: Scalar, sign: float, factor: float) -> tuple[Array, Array]:
+    """(ln x, ln of the mean with p = sign/temperature); compiled as one, it is traced once for a shape."""
+    logs = safe_log(x)
+    p = sign / temperature
+    scaled = p * logs
+    top = jnp.max(jax.lax.stop_gradient(scaled), axis=-1, keepdims=True)
+    total = jnp.log(jnp.sum(jnp.exp(scaled - top), axis=-1, keepdims=True)) + top + math.log(factor)
+    return logs, total / p
+
+
 class Smooth(Arithmetic):
     r"""Power means and a ramped staircase, all at or below, or all at or above, the exact ones.
 
@@ -200,14 +212,9 @@ class Smooth(Arithmetic):
 
     def _mean(self, x: Array, sign: float) -> tuple[Array, Array, float]:
         """(logs, log of the mean, the factor c)."""
-        logs = safe_log(x)
-        p = sign / self.temperature
         normalised = (sign > 0) == (self.side == "below")
         factor = 1.0 / x.shape[-1] if normalised else 1.0
-        scaled = p * logs
-        top = jax.lax.stop_gradient(jnp.max(scaled, axis=-1, keepdims=True))
-        total = jnp.log(jnp.sum(jnp.exp(scaled - top), axis=-1, keepdims=True)) + top + math.log(factor)
-        return logs, total / p, factor
+        return *_power_mean(x, self.temperature, sign, factor), factor
 
     def max_weights(self, x: Array) -> Array:
         logs, mean, factor = self._mean(x, 1.0)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "jaxecon"
-ORDER = ["_errors", "_numerics", "specs", "_programs", "cost", "scenarios", "optimum", "calibration"]
+ORDER = ["_lazy", "_errors", "_numerics", "specs", "_programs", "cost", "scenarios", "optimum", "calibration"]
 ORDER += ["sensitivity", "sweep", "report", "cli"]
 MODULES = sorted(p for p in PACKAGE.rglob("*.py") if p.parent != PACKAGE or p.stem in ORDER)
 

@@ -159,3 +159,13 @@ def test_bad_combinations(tmp_path, change, named):
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(je.InputError, match=named):
         je.load_model(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["qwen3-4b", "deepseek-v3", "gpt-oss-20b"])
+def test_a_parameter_is_in_a_matrix_or_in_a_vector(name):
+    model = je.load_model(name)
+    for group in model.groups:
+        halves = [half for half in (group.mixer, group.feed_forward) if half is not None]
+        matrices = sum(float(half.matrix_parameters(model.width)) for half in halves)
+        one = float(group.total_parameters(model.width)) / float(group.count)
+        assert float(group.vector_parameters) == one - matrices > 0

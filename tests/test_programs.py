@@ -12,6 +12,7 @@ import pytest
 
 from jaxecon import Layout, Serving, Workload, _programs, load_accelerator, load_model
 from jaxecon._programs import described, program, staged, use_library_programs, use_quick_programs
+from jaxecon.optimum import Space, prepare_space
 from jaxecon.scenarios import inspect_layouts
 
 traces = []
@@ -191,6 +192,14 @@ def test_a_library_compiles_stages_as_one():
     for y in (Y, 2.0 * Y):
         np.testing.assert_array_equal(both(PAIR, y)[0], 3.0 * PAIR.x + y)
     assert traces == ["doubled", "add"] and both._cached._cache_size() == 1
+
+
+def test_the_search_finds_its_program_prepared(folder):
+    scenario = serving()
+    prepare_space(scenario, 16)
+    assert len(_programs._Quick.programs.known) == 1
+    assert Space(scenario, 16).size > 0
+    assert len(_programs._Quick.programs.known) == 1
 
 
 def test_what_is_prepared_is_not_traced_again(folder):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import jaxecon as je
-from jaxecon.optimum._interior import extended_log
+from jaxecon.optimum._interior import Jet, extended_log, reduce, solve
 from jaxecon.optimum._relaxation import box_of, degrees_of, evaluate, least_batch, log_tokens, spread
 from jaxecon.optimum._relaxed_optimum import limits_of
 
@@ -94,3 +94,24 @@ def test_the_barrier_is_smooth_where_its_parabola_begins():
     slopes = jax.vmap(jax.grad(lambda x: extended_log(x, weight)[0]))(at)
     bends = jax.vmap(jax.grad(lambda x: extended_log(x, weight)[1]))(at)
     assert np.allclose(slopes, -push) and np.allclose(bends, -bow)
+
+
+def test_small_systems_are_solved_all_at_once():
+    random = np.random.default_rng(5)
+    half, right = random.normal(size=(6, 3, 3)), random.normal(size=(6, 3))
+    matrix = half @ np.swapaxes(half, -1, -2) * [[1e-6], [1.0], [1e6]] * [1e-6, 1.0, 1e6]
+    expected = np.linalg.solve(matrix, right[..., None])[..., 0]
+    np.testing.assert_allclose(solve(jnp.asarray(matrix), jnp.asarray(right)), expected, rtol=1e-6)
+    assert solve(jnp.asarray(matrix[0]), jnp.asarray(right[0])).shape == (3,)
+
+
+def test_starts_do_not_mix():
+    random = np.random.default_rng(6)
+    shapes = ((4, 7), (4, 7, 4), (4, 7, 4, 4))
+    jet = Jet(*(jnp.asarray(random.uniform(0.1, 1.0, size=shape)) for shape in shapes))
+    y, weight = jnp.asarray(random.uniform(0.1, 0.9, size=(4, 3))), jnp.asarray(1e-2)
+    together = reduce(jet, y, weight)
+    for i in range(4):
+        alone = reduce(jax.tree.map(lambda x, i=i: x[i], jet), y[i], weight)
+        for a, b in zip(jax.tree.leaves(alone), jax.tree.leaves(together), strict=True):
+            np.testing.assert_allclose(a, b[i], rtol=1e-12)

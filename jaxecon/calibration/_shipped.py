@@ -3,15 +3,17 @@
 import functools
 import tomllib
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from .._errors import InputError
 from ..specs._catalogue import configs_dir
 from ._constants import CONSTANTS, NAMES
-from ._fit import Calibration
-from ._posterior import Spread
+
+if TYPE_CHECKING:
+    from ._fit import Calibration
+    from ._posterior import Spread
 
 SHIPPED = "serving.toml"
 _QUANTILES = ("nothing", "model", "accelerator", "engine")
@@ -21,7 +23,7 @@ class Shipped(NamedTuple):
     """Constants with their covariance, and what they were fitted to."""
 
     vector: np.ndarray
-    spread: Spread
+    spread: "Spread"
     date: str
     data: str
     rows: int
@@ -33,7 +35,7 @@ class Shipped(NamedTuple):
     """Mean and median absolute relative errors, fitted and held out."""
 
 
-def constants_toml(found: Calibration, date: str, data: str) -> str:
+def constants_toml(found: "Calibration", date: str, data: str) -> str:
     """A calibration as the text of a TOML file.
 
     Values are rounded to six digits, the covariance (lower triangle by rows) to three.
@@ -85,7 +87,7 @@ def constants_toml(found: Calibration, date: str, data: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _shared_errors(found: Calibration) -> list[str]:
+def _shared_errors(found: "Calibration") -> list[str]:
     """Mean errors of rows with shared prompts, and of all others, where there are such rows."""
     lines = []
     for name in (None, *found.held_out):
@@ -127,6 +129,9 @@ def shipped(path: Path | None = None) -> Shipped:
 
 
 def _read(table: dict[str, Any]) -> Shipped:
+    # The fit is not imported for accelerators without fitted constants.
+    from ._posterior import Spread
+
     if set(table["constants"]) != set(NAMES):
         raise KeyError(", ".join(sorted(set(table["constants"]) ^ set(NAMES))))
     vector = [c.inner(float(table["constants"][c.name]["value"])) for c in CONSTANTS]

@@ -9,7 +9,7 @@ import warnings
 import zlib
 from pathlib import Path
 
-_COLLECT = 100_000, 20, 100
+_COLLECT = 1_000_000, 20, 100
 _started = False
 """Whether this process is the command line's own."""
 
@@ -25,8 +25,8 @@ def cache_compilations() -> None:
     if "jax" in sys.modules:
         return
     _started = True
-    # Imports and traces make many objects that stay: looking for garbage among them is in vain, and
-    # to take them apart at the end of the process too.
+    # Imports and traces make a few hundred thousand objects that stay. Looking for garbage among them is
+    # in vain, and so is taking them apart at the end of the process.
     gc.set_threshold(*_COLLECT)
     atexit.register(gc.freeze)
     # Programs need not say which line of which caller every operation is from: a tenth of a cold start.

@@ -19,6 +19,7 @@ from ..optimum import (
     certified_optimum,
     prepare_relaxed,
     prepare_shares,
+    prepare_space,
     relaxed_optimum,
     rounded,
 )
@@ -48,8 +49,9 @@ def answer(
 
 
 def _prepare(scenario: Serving, budget: float, max_accelerators: int, site: Site | None) -> None:
-    """Begin to compile what the answer takes, the longest first: most of a first start is XLA."""
+    """Begin to compile what the answer takes: the longest first, then what the search waits for."""
     prepare_relaxed(scenario, budget, max_accelerators=max_accelerators)
+    prepare_space(scenario, max_accelerators)
     inspect_layouts.prepare(scenario, Layout(1.0))
     prepare_account(scenario, site)
     prepare_shares(scenario)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from .._numerics import EXACT, Arithmetic
@@ -168,7 +169,7 @@ def point_to_point(network: Network, size: Array, arithmetic: Arithmetic) -> Tim
 
 def point_to_points(network: Network, size: Array, arithmetic: Arithmetic = EXACT) -> Candidates:
     """`size` bytes to one rank of another domain, by the library's protocols (Erdil 2025)."""
-    pair = jnp.asarray(2.0)
+    pair = np.asarray(2.0)
     latencies, factor = _library(network, pair, pair, 1.0)
     bandwidths = (0.5 * size / _out(network))[..., None] / factor
     return Candidates(pair, *jnp.broadcast_arrays(latencies, bandwidths))

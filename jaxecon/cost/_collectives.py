@@ -5,6 +5,7 @@ are those of NCCL's tuning tables: a ring inside a node, a tree between nodes.
 """
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from .._errors import InputError, nearest
@@ -95,17 +96,20 @@ def _protocols(network: Network, r: Array, n: Array, passes: float) -> list[tupl
     ]
 
 
-def _latency(network: Network, passes: float, steps: Array, base: Array | float) -> Array:
+def _latency(network: Network, passes: float, steps: Array, base: np.ndarray | float) -> Array:
     return network.library_latency * (passes * steps + base)
 
 
 def library_candidates(network: Network, r: Array, n: Array, passes: float) -> tuple[Array, Array]:
     """(latencies, bandwidth factors) of the library's three protocols on a last axis, for r > 1 ranks."""
-    hop, level = jnp.asarray(_RING_HOP), jnp.asarray(_TREE_LEVEL)
-    base, factor = jnp.asarray(_BASE), jnp.asarray(_BANDWIDTH_FACTOR)
-    steps = (r / n - 1.0)[..., None] * hop + jnp.log2(n)[..., None] * level
-    latencies = _latency(network, passes, steps, base)
-    return latencies, jnp.broadcast_to(factor, latencies.shape)
+    steps = (r / n - 1.0)[..., None] * np.asarray(_RING_HOP) + _log2(n)[..., None] * np.asarray(_TREE_LEVEL)
+    latencies = _latency(network, passes, steps, np.asarray(_BASE))
+    return latencies, jnp.broadcast_to(np.asarray(_BANDWIDTH_FACTOR), latencies.shape)
+
+
+def _log2(n: Array) -> Array:
+    """Of a number that is known already without an operation of the compiled program."""
+    return np.log2(n) if isinstance(n, np.ndarray) else jnp.log2(n)
 
 
 def torus_candidates(network: Network, r: Array, passes: float) -> tuple[Array, Array]:

@@ -8,7 +8,6 @@ from .._numerics import Arithmetic
 from ..specs import (
     DenseFeedForward,
     GroupedQueryAttention,
-    LayerGroup,
     Layout,
     MixtureOfExperts,
     Model,
@@ -61,25 +60,15 @@ def weight_bytes(model: Model, layout: Layout, arithmetic: Arithmetic) -> Array:
             matrices = matrices + common * precision.weight + experts * precision.expert / layout.data
         elif isinstance(feed, DenseFeedForward):
             matrices = matrices + feed.matrix_parameters(model.width) * precision.weight
-        total = group.total_parameters(model.width) / group.count
-        plain = _matrix_count(model, group)
+        vectors = group.vector_parameters
         if isinstance(feed, MixtureOfExperts):  # experts' biases are where the experts are
             elsewhere = 1.0 - 1.0 / layout.expert
-            total = total - feed.experts * feed.expert_vector_parameters * elsewhere
-        vectors = (total - plain) * precision.embedding
-        layers = layers + group.count * (matrices / ranks + vectors)
+            vectors = vectors - feed.experts * feed.expert_vector_parameters * elsewhere
+        layers = layers + group.count * (matrices / ranks + vectors * precision.embedding)
     one_table = model.vocabulary * model.width * precision.embedding / ranks
     tables = 1.0 if model.tied else arithmetic.maximum(1.0 + 0.0 * ranks, 3.0 - layout.pipeline)
     tables = 0.0 if model.borrowed else tables
     return layers / layout.pipeline + tables * one_table + model.other_parameters * precision.embedding
-
-
-def _matrix_count(model: Model, group: LayerGroup) -> Array:
-    total = jnp.zeros_like(model.width)
-    for half in (group.mixer, group.feed_forward):
-        if half is not None:
-            total = total + half.matrix_parameters(model.width)
-    return total
 
 
 def cache_bytes(model: Model, context: Array, layout: Layout, arithmetic: Arithmetic) -> Array:

@@ -97,12 +97,15 @@ def terms(scenario: Scenario, limits: Limits, box: Box, w: Array, temperature: A
 
 def binding(jet: Jet, temperature: Array) -> tuple[Array, Array, Array, Array]:
     """h = -tau log(sum exp(-x/tau)) of the price and fill slacks x: weights, value, derivatives."""
-    x, first, second = jet.value[1:3], jet.first[1:3], jet.second[1:3]
-    weights = jax.nn.softmax(-x / temperature)
-    value = -temperature * jax.nn.logsumexp(-x / temperature)
-    slope = weights @ first
-    spread = jnp.einsum("i,ij,ik->jk", weights, first, first) - jnp.outer(slope, slope)
-    return weights, value, slope, jnp.einsum("i,ijk->jk", weights, second) - spread / temperature
+    x, first, second = jet.value[..., 1:3], jet.first[..., 1:3, :], jet.second[..., 1:3, :, :]
+    scaled = -x / temperature
+    top = jnp.max(scaled, axis=-1, keepdims=True)
+    shares = jnp.exp(scaled - top)
+    total = jnp.sum(shares, axis=-1, keepdims=True)
+    weights, value = shares / total, -temperature * (jnp.log(total) + top)[..., 0]
+    slope = _weighted(weights, first)
+    spread = jnp.swapaxes(weights[..., None] * first, -1, -2) @ first - _outer(slope, slope)
+    return weights, value, slope, _weighted(weights, second) - spread / temperature
 
 
 def extended_log(slack: Array, weight: Array) -> tuple[Array, Array, Array]:
@@ -117,36 +120,38 @@ def extended_log(slack: Array, weight: Array) -> tuple[Array, Array, Array]:
 
 def reduce(jet: Jet, y: Array, weight: Array) -> Reduced:
     """Eliminate the batch by the implicit function theorem, to second order."""
-    value, push, bow = extended_log(jet.value[3:], weight)
-    firsts = jet.first[3:]
-    pull = jnp.concatenate([jnp.ones(1), -push])
-    rows = jnp.asarray([0, *range(3, _TERMS)])
-    gradient = pull @ jet.first[rows]
-    hessian = jnp.einsum("i,ijk->jk", pull, jet.second[rows]) + (bow * firsts.T) @ firsts
-    sides = weight * (1.0 / y - 1.0 / (1.0 - y))
-    gradient = gradient.at[:3].add(-sides)
+    value, push, bow = extended_log(jet.value[..., 3:], weight)
+    firsts = jet.first[..., 3:, :]
+    none = jnp.zeros_like(push[..., :1])
+    pull = jnp.concatenate([none + 1.0, -push], axis=-1)
+    rows = jnp.concatenate([jet.second[..., :1, :, :], jet.second[..., 3:, :, :]], axis=-3)
+    hessian = _weighted(pull, rows) + jnp.swapaxes(bow[..., None] * firsts, -1, -2) @ firsts
     curve = weight * (1.0 / y**2 + 1.0 / (1.0 - y) ** 2)
-    hessian = hessian.at[jnp.arange(3), jnp.arange(3)].add(curve)
+    hessian = hessian + _diagonal_of(jnp.concatenate([curve, none], axis=-1))
+    gradient = _weighted(pull, jnp.concatenate([jet.first[..., :1, :], firsts], axis=-2))
+    sides = weight * (1.0 / y - 1.0 / (1.0 - y))
+    gradient = gradient - jnp.concatenate([sides, none], axis=-1)
     shares, h, h1, h2 = binding(jet, temperature_of(weight))
-    shift, slope = -h / h1[3], -h1[:3] / h1[3]
-    mixed = jnp.outer(h2[:3, 3], slope)
-    bend = -(h2[:3, :3] + mixed + mixed.T + h2[3, 3] * jnp.outer(slope, slope)) / h1[3]
-    value = jet.value[0] + value.sum() - weight * (jnp.log(y) + jnp.log1p(-y)).sum()
-    merit = value + gradient[3] * shift + 0.5 * hessian[3, 3] * shift**2
-    moved = gradient + hessian[:, 3] * shift
-    cross = jnp.outer(hessian[:3, 3], slope)
-    total = hessian[:3, :3] + cross + cross.T + hessian[3, 3] * jnp.outer(slope, slope)
-    multipliers = jnp.concatenate([moved[3] / h1[3] * shares, push])
+    last, tall, full = h1[..., 3], h1[..., 3:], h1[..., 3:, None]
+    shift, slope = -h / last, -h1[..., :3] / tall
+    mixed, square = _outer(h2[..., :3, 3], slope), _outer(slope, slope)
+    bend = -(h2[..., :3, :3] + mixed + jnp.swapaxes(mixed, -1, -2) + h2[..., 3:, 3:] * square) / full
+    value = jet.value[..., 0] + value.sum(-1) - weight * (jnp.log(y) + jnp.log1p(-y)).sum(-1)
+    merit = value + gradient[..., 3] * shift + 0.5 * hessian[..., 3, 3] * shift**2
+    moved = gradient + hessian[..., 3] * shift[..., None]
+    cross = _outer(hessian[..., :3, 3], slope)
+    total = hessian[..., :3, :3] + cross + jnp.swapaxes(cross, -1, -2) + hessian[..., 3:, 3:] * square
+    multipliers = jnp.concatenate([moved[..., 3:] / tall * shares, push], axis=-1)
     return Reduced(
-        jet.value[0],
+        jet.value[..., 0],
         merit,
-        moved[:3] + moved[3] * slope,
-        total + moved[3] * bend,
+        moved[..., :3] + moved[..., 3:] * slope,
+        total + moved[..., 3:, None] * bend,
         shift,
         slope,
         bend,
         multipliers,
-        jnp.max(jnp.maximum(-jet.value[3:], 0.0)),
+        jnp.max(jnp.maximum(-jet.value[..., 3:], 0.0), axis=-1),
     )
 
 
@@ -170,7 +175,7 @@ def minimise(scenario: Scenario, limits: Limits, box: Box, w: Array, begin: Arra
         weight, fresh = now
         fresh = fresh | (weight > begin)
         at = _reduced(scenario, limits, box, jnp.where(fresh[:, None], state.w, state.trial), weight)
-        return jax.vmap(_advanced, in_axes=(0, 0, 0, None))(state, at, fresh, weight), None
+        return _advanced(state, at, fresh, weight), None
 
     state = _State(w, w, _reduced_shape(w), jnp.zeros(w.shape[:1]))
     state, _ = jax.lax.scan(step, state, (weights, anew))
@@ -181,13 +186,14 @@ def minimise(scenario: Scenario, limits: Limits, box: Box, w: Array, begin: Arra
 
 
 def _advanced(state: _State, at: Reduced, fresh: Array, weight: Array) -> _State:
-    """One start's state after its query has been evaluated as `at`."""
+    """The state of every start after its query has been evaluated as `at`."""
     astray = jnp.abs(state.at.shift) > _ASTRAY * temperature_of(weight)
     nearer = jnp.abs(at.shift) < 0.5 * jnp.abs(state.at.shift)
     better = jnp.where(astray, nearer, at.merit < state.at.merit)
     taken = fresh | jnp.isfinite(at.merit) & better
-    w = jnp.where(taken & ~fresh, state.trial, state.w)
-    at = jax.tree.map(lambda new, old: jnp.where(taken, new, old), at, state.at)
+    w = jnp.where((taken & ~fresh)[:, None], state.trial, state.w)
+    masks = [taken, taken[:, None], taken[:, None, None]]
+    at = jax.tree.map(lambda new, old: jnp.where(masks[new.ndim - 1], new, old), at, state.at)
     relaxed = jnp.where(fresh, jnp.minimum(state.damping, 1e-3), 0.1 * state.damping)
     damping = jnp.clip(jnp.where(taken, relaxed, 8.0 * state.damping + 1e-3), 0.0, 1e6)
     return _State(w, _trial(at, w, damping), at, damping)
@@ -198,7 +204,7 @@ def _reduced(scenario: Scenario, limits: Limits, box: Box, w: Array, weight: Arr
     temperature = temperature_of(weight)
     wide = spread(box)
     jets = _jets(lambda x: terms(scenario, limits, wide, x, temperature), w, temperature)
-    return jax.vmap(reduce, in_axes=(0, 0, None))(jets, w[:, :3], weight)
+    return reduce(jets, w[:, :3], weight)
 
 
 def _reduced_shape(w: Array) -> Reduced:
@@ -217,14 +223,16 @@ def _schedule() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _trial(at: Reduced, w: Array, damping: Array) -> Array:
-    y = w[:3]
-    diagonal = jnp.abs(jnp.diagonal(at.hessian)) + 1e-12
-    move = -solve(at.hessian + damping * jnp.diag(diagonal), at.gradient)
+    y = w[:, :3]
+    diagonal = jnp.abs(_diagonal(at.hessian)) + 1e-12
+    move = -solve(at.hessian + damping[:, None, None] * _diagonal_of(diagonal), at.gradient)
     move = jnp.where(jnp.isfinite(move), move, 0.0)
     room = jnp.where(move > 0, 1.0 - y, y) / jnp.maximum(jnp.abs(move), 1e-300)
-    move = move * jnp.minimum(1.0, 0.99 * jnp.min(room))
-    batch = w[3] + at.shift + at.slope @ move + 0.5 * move @ at.bend @ move
-    return jnp.concatenate([y + move, batch[None]])
+    move = move * jnp.minimum(1.0, 0.99 * jnp.min(room, axis=-1, keepdims=True))
+    along = jnp.sum(at.slope * move, axis=-1)
+    bent = jnp.sum(_weighted(0.5 * move, at.bend) * move, axis=-1)
+    batch = w[:, 3] + at.shift + along + bent
+    return jnp.concatenate([y + move, batch[:, None]], axis=-1)
 
 
 def _jets(function: Callable[[Array], Array], w: Array, temperature: Array) -> Jet:
@@ -247,17 +255,38 @@ def _jets(function: Callable[[Array], Array], w: Array, temperature: Array) -> J
     return Jet(values[:, 0], firsts[:, 0], 0.5 * (second + jnp.swapaxes(second, -1, -2)))
 
 
-def solve(matrix: Float[Array, "n n"], right: Float[Array, " n"]) -> Float[Array, " n"]:
-    """Solve a small symmetric system by elimination, written out so that it vectorises.
+# In as few operations as may be, and none that scatters or gathers: a command waits for each.
+
+
+def _weighted(weights: Float[Array, "... n"], values: Array) -> Array:
+    """Sum of values, shape (..., n, *rest), by weights."""
+    axes = values.ndim - weights.ndim
+    return jnp.sum(weights.reshape(*weights.shape, *[1] * axes) * values, axis=-1 - axes)
+
+
+def _outer(a: Float[Array, "... n"], b: Float[Array, "... m"]) -> Float[Array, "... n m"]:
+    return a[..., :, None] * b[..., None, :]
+
+
+def _diagonal(matrix: Float[Array, "... n n"]) -> Float[Array, "... n"]:
+    return matrix.reshape(*matrix.shape[:-2], -1)[..., :: matrix.shape[-1] + 1]
+
+
+def _diagonal_of(values: Float[Array, "... n"]) -> Float[Array, "... n n"]:
+    return jnp.where(np.eye(values.shape[-1], dtype=bool), values[..., None], 0.0)
+
+
+def solve(matrix: Float[Array, "... n n"], right: Float[Array, "... n"]) -> Float[Array, "... n"]:
+    """Solve small symmetric systems by elimination, written out so that it vectorises.
 
     The matrix is scaled to a unit diagonal first; a pivot of zero gives inf or nan.
     """
-    n = right.shape[0]
-    scale = 1.0 / jnp.sqrt(jnp.abs(jnp.diagonal(matrix)) + 1e-300)
-    scaled = matrix * scale[:, None] * scale[None, :]
-    work = jnp.concatenate([scaled, (right * scale)[:, None]], axis=1)
+    n = right.shape[-1]
+    scale = 1.0 / jnp.sqrt(jnp.abs(_diagonal(matrix)) + 1e-300)
+    scaled = matrix * scale[..., :, None] * scale[..., None, :]
+    work = jnp.concatenate([scaled, (right * scale)[..., None]], axis=-1)
     for k in range(n):
-        row = work[k] / work[k, k]
-        column = work[:, k].at[k].set(0.0)
-        work = (work - column[:, None] * row[None, :]).at[k].set(row)
-    return work[:, n] * scale
+        row = work[..., k : k + 1, :] / work[..., k : k + 1, k : k + 1]
+        here = (np.arange(n) == k)[:, None]
+        work = jnp.where(here, row, work - work[..., k : k + 1] * row)
+    return work[..., n] * scale

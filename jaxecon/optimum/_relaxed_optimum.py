@@ -1,7 +1,6 @@
 """The relaxed optimum as a result to read."""
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
@@ -14,7 +13,7 @@ from ..specs import Layout
 from ._interior import Point
 from ._relaxation import CONSTRAINTS, Limits, layout_at
 from ._relaxed import TOLERANCE, Solutions, find_starts, finish, follow
-from ._scan import UNFIT, Candidate
+from ._scan import UNFIT, Candidate, taken
 from ._space import MAX_ACCELERATORS, MAX_BATCH
 
 
@@ -68,7 +67,7 @@ _solve = staged(find_starts, follow, _finish)
 
 def _first(kind: Solutions) -> First:
     best = jnp.argmax(kind.rank)
-    one = jax.tree.map(lambda x: x[best], kind)
+    one = taken(kind, best)
     return First(one.rank, one, layout_at(one.point.degrees(one.box), one.box))
 
 

@@ -68,23 +68,19 @@ def scan(scenario: Scenario, limits: Limits, family: Family, index: Array, ranks
 
     def look(grid: _Grid, _: None) -> tuple[_Grid, _Found]:
         found = _evaluate(scenario, limits, family, index, grid)
-        return jax.vmap(_zoomed, in_axes=(0, 0, 0, None))(grid, found, family, scenario), found
+        return _zoomed(grid, found, family, scenario), found
 
     _, rounds = jax.lax.scan(look, grid, length=_ROUNDS)
-
-    def peaks(every: _Found, family: Family) -> tuple[Array, Array]:
-        every = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), every)
-        every = taken(every, jnp.argsort(every.z[:, 0]))
-        exists = family.tensor_low <= family.tensor_high * (1.0 + 1e-12)
-        return every.z, jnp.where(_peaks(every) & exists, every.score, 9.0 * UNFIT)
-
-    z, score = jax.vmap(peaks, in_axes=(1, 0))(rounds, family)
+    count = len(index)
+    every = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1).reshape(count, -1, *x.shape[3:]), rounds)
+    every = _rows(every, jnp.argsort(every.z[..., 0], axis=-1))
+    exists = family.tensor_low <= family.tensor_high * (1.0 + 1e-12)
+    score = jnp.where(_peaks(every) & exists[:, None], every.score, 9.0 * UNFIT)
     each = score.shape[1]
     score = score.ravel()
-    _, order = jax.lax.top_k(score, len(ranks))
-    at = order[ranks]
-    z, score = taken((z.reshape(-1, 4), score), at)
-    family, index = taken((family, index), at // each)
+    at = taken(jax.lax.top_k(score, len(ranks))[1], ranks)
+    z, score = taken((every.z.reshape(-1, 4), score), at)
+    family, index = taken((family, index), jax.lax.div(at, np.asarray(each, at.dtype)))
     return Candidate(_box_at(z[:, 0], family, index, scenario, limits), z, score)
 
 
@@ -93,6 +89,13 @@ def taken(tree: Any, index: Array) -> Any:
     return jax.tree.map(
         lambda x: x.at[index].get(mode="promise_in_bounds", wrap_negative_indices=False), tree
     )
+
+
+def _rows(tree: Any, index: Array) -> Any:
+    """Of every leaf, shape (family, n, ...), the rows at an index in bounds, shape (family, k)."""
+    leaf = jax.tree.leaves(tree)[0]
+    first = leaf.shape[1] * np.arange(leaf.shape[0], dtype=index.dtype)[:, None]
+    return taken(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree), index + first)
 
 
 def _box_at(log_free: Array, family: Family, index: Array, scenario: Scenario, limits: Limits) -> Box:
@@ -104,14 +107,18 @@ def _box_at(log_free: Array, family: Family, index: Array, scenario: Scenario, l
 
 def _peaks(every: _Found) -> Array:
     """Local maxima along the free degree, and of those that lie close together in a box the best."""
-    padded = jnp.pad(every.score, 1, constant_values=-jnp.inf)
-    peak = (every.score >= padded[:-2]) & (every.score > padded[2:])
-    score = jnp.where(peak, every.score, -jnp.inf)
-    first = jnp.arange(len(score))
-    close = jnp.abs(every.z[:, :1] - every.z[:, 0]) < _APART
-    close &= every.nodes[:, None] == every.nodes
-    ahead = (score > score[:, None]) | ((score == score[:, None]) & (first < first[:, None]))
-    return peak & ~jnp.any(close & ahead, axis=1)
+    score = every.score
+    beyond = np.full((*score.shape[:-1], 1), -np.inf)
+    left = jnp.concatenate([beyond, score[..., :-1]], axis=-1)
+    peak = (score >= left) & (score > jnp.concatenate([score[..., 1:], beyond], axis=-1))
+    score = jnp.where(peak, score, -jnp.inf)
+    one, other = score[..., :, None], score[..., None, :]
+    free = every.z[..., 0]
+    close = jnp.abs(free[..., :, None] - free[..., None, :]) < _APART
+    close &= every.nodes[..., :, None] == every.nodes[..., None, :]
+    before = np.tri(score.shape[-1], k=-1, dtype=bool)
+    ahead = (other > one) | ((other == one) & before)
+    return peak & ~jnp.any(close & ahead, axis=-1)
 
 
 def _first_grid(scenario: Scenario, family: Family) -> _Grid:
@@ -151,40 +158,37 @@ def _evaluate(scenario: Scenario, limits: Limits, family: Family, index: Array, 
 def _zoomed(grid: _Grid, found: _Found, family: Family, scenario: Scenario) -> _Grid:
     """A grid of the same shape between the neighbours of the best peaks, with the full domains there,
     and over the edges of what is feasible."""
-    last = len(grid.tensor) - 1
+    last = grid.tensor.shape[-1] - 1
     fit = found.score > UNFIT
     score = jnp.where(_peaks(found), found.score, -jnp.inf)
     peaks = jax.lax.top_k(score, _PEAKS)[1].astype(jnp.int64)
-    first, final = jnp.argmax(fit), last - jnp.argmax(fit[::-1])
-    first = jnp.where(jnp.any(fit), first, peaks[0])
-    final = jnp.where(jnp.any(fit), final, peaks[0])
-
-    def between(low: Array, high: Array, count: int) -> Array:
-        a, b = grid.tensor[jnp.maximum(low, 0)], grid.tensor[jnp.minimum(high, last)]
-        return _between(a, b, count)
+    first, final = jnp.argmax(fit, axis=-1), last - jnp.argmax(fit[:, ::-1], axis=-1)
+    ends = jnp.where(jnp.any(fit, axis=-1)[:, None], jnp.stack([first, final], axis=-1), peaks[:, :1])
+    middles = jnp.concatenate([peaks, ends], axis=-1)
+    low, high = (_rows(grid.tensor, jnp.clip(middles + side, 0, last)) for side in (-1, 1))
+    middle = _rows(grid.tensor, middles)
 
     size = scenario.accelerator.network.domain_size / family.across.fixed
-    full = size * jnp.maximum(jnp.round(jnp.exp(between(peaks - 1, peaks + 1, _FULL)) / size), 1.0)
-    full = jnp.clip(jnp.log(full), jnp.log(family.tensor_low), jnp.log(family.tensor_high))
-    near = jnp.concatenate([between(peaks - 1, peaks + 1, _NEAR_PEAK), full], axis=1)
-    edges = jnp.stack([between(first - 1, first, _NEAR_EDGE), between(final, final + 1, _NEAR_EDGE)])
-    tensor = jnp.concatenate([near.ravel(), edges.ravel()])
-    widths = [near.shape[1]] * _PEAKS + [_NEAR_EDGE] * 2
-    middles = jnp.stack([*peaks, first, final])
-    about = jnp.repeat(middles, jnp.asarray(widths), total_repeat_length=len(tensor))
-    order = jnp.argsort(tensor)
-    tensor, about = tensor[order], about[order]
-    stages = jax.vmap(_closer)(grid.stages[about], found.z[about, 1])
-    drafts = jax.vmap(_closer)(grid.drafts[about], found.z[about, 2])
-    return _Grid(tensor, stages, drafts)
+    size, least, most = (x[:, None, None] for x in (size, family.tensor_low, family.tensor_high))
+    inside = low[:, :_PEAKS], high[:, :_PEAKS]
+    full = size * jnp.maximum(jnp.round(jnp.exp(_between(*inside, _FULL)) / size), 1.0)
+    full = jnp.clip(jnp.log(full), jnp.log(least), jnp.log(most))
+    near = jnp.concatenate([_between(*inside, _NEAR_PEAK), full], axis=-1)
+    sides = jnp.stack([low[:, -2], middle[:, -1]], -1), jnp.stack([middle[:, -2], high[:, -1]], -1)
+    edges = _between(*sides, _NEAR_EDGE)
+    centres = [jnp.broadcast_to(x[..., None], y.shape) for x, y in ((peaks, near), (ends, edges))]
+    both = [[x.reshape(len(x), -1) for x in parts] for parts in ((near, edges), centres)]
+    tensor, about = jax.lax.sort([jnp.concatenate(parts, axis=-1) for parts in both], num_keys=1)
+    stages, drafts, z = _rows((grid.stages, grid.drafts, found.z), about)
+    return _Grid(tensor, _closer(stages, z[..., 1]), _closer(drafts, z[..., 2]))
 
 
 def _closer(values: Array, at: Array) -> Array:
-    """As many values between the neighbours of `at`, the least value kept."""
-    if len(values) == 1:
+    """As many values, on a last axis, between the neighbours of `at`, the least value kept."""
+    count = values.shape[-1]
+    if count == 1:
         return values
-    nearest = jnp.argmin(jnp.abs(values - at))
-    low = values[jnp.maximum(nearest - 1, 0)]
-    high = values[jnp.minimum(nearest + 1, len(values) - 1)]
-    inner = low + np.linspace(0.0, 1.0, len(values) - 1) * (high - low)
-    return jnp.sort(jnp.concatenate([values[:1], inner]))
+    nearest = jnp.argmin(jnp.abs(values - at[..., None]), axis=-1)
+    sides = (jnp.maximum(nearest - 1, 0), jnp.minimum(nearest + 1, count - 1))
+    low, high = (jnp.take_along_axis(values, side[..., None], axis=-1)[..., 0] for side in sides)
+    return jnp.sort(jnp.concatenate([values[..., :1], _between(low, high, count - 1)], axis=-1))

@@ -52,6 +52,20 @@ class Block:
         return eqx.tree_at(lambda x: x.batch, one, scalar(batch))
 
 
+def _widened(count: int) -> np.ndarray:
+    """Numbers of `count` rows, the last one again up to a power of two."""
+    width = max(_LEAST_WIDTH, 1 << (count - 1).bit_length())
+    return np.minimum(np.arange(width), count - 1)
+
+
+def prepare_space(scenario: Scenario, max_accelerators: int = MAX_ACCELERATORS) -> None:
+    """In a command's process begin to compile what the first look at a `Space` runs."""
+    for layouts in scenario.degrees(max_accelerators):
+        if count := np.size(layouts.tensor):
+            first = Block(layouts, np.ones(count), np.ones(count), 0).take(_widened(count))
+            _evaluate.prepare(scenario, first, np.ones(np.size(first.tensor)))
+
+
 class Space:
     """All legal integer layouts up to a size, in blocks; every evaluation is recorded.
 
@@ -98,12 +112,10 @@ class Space:
 
     def _run(self, block: Block, index: np.ndarray, batch: np.ndarray) -> tuple[np.ndarray, ...]:
         """`_evaluate` at widths that are powers of two, so few shapes are compiled."""
-        count = len(index)
-        width = max(_LEAST_WIDTH, 1 << (count - 1).bit_length())
-        wide = np.minimum(np.arange(width), count - 1)
+        wide = _widened(len(index))
         # NumPy arrays go in as they are: moving them by jnp.asarray compiles a program per shape.
         found = _evaluate(self.scenario, block.take(index[wide]), batch[wide])
-        return tuple(np.asarray(x)[:count] for x in found)
+        return tuple(np.asarray(x)[: len(index)] for x in found)
 
     def last(
         self,

@@ -261,15 +261,26 @@ class LayerGroup(eqx.Module):
         return self.count * self._one(width, active=True)
 
     def _one(self, width: Scalar, active: bool) -> Array:
-        total = self.norm_parameters
+        total = self._vectors(active)
         if self.mixer is not None:
-            total = total + self.mixer.matrix_parameters(width) + self.mixer.vector_parameters
+            total = total + self.mixer.matrix_parameters(width)
         if (feed := self.feed_forward) is not None:
             matrices = feed.active_matrix_parameters if active else feed.matrix_parameters
-            total = total + matrices(width) + feed.vector_parameters
-            if isinstance(feed, MixtureOfExperts):
-                used = feed.active if active else feed.experts
-                total = total + used * feed.expert_vector_parameters
+            total = total + matrices(width)
+        return total
+
+    @property
+    def vector_parameters(self) -> Array:
+        """Parameters of one layer that are in no matrix: norms, biases and the like."""
+        return self._vectors(active=False)
+
+    def _vectors(self, active: bool) -> Array:
+        total = self.norm_parameters
+        for half in (self.mixer, self.feed_forward):
+            if half is not None:
+                total = total + half.vector_parameters
+        if isinstance(feed := self.feed_forward, MixtureOfExperts):
+            total = total + (feed.active if active else feed.experts) * feed.expert_vector_parameters
         return total
 
 

@@ -38,11 +38,11 @@ def test_near_is_a_factor_of_tensor_of_data_and_of_both_together():
     assert wider.tolist() == [True] * 8
 
 
-def test_wider_looks_reach_any_number_of_data_ranks_beside_the_next_tensor_degrees():
-    block = _block([(4, 64, 0), (8, 64, 0), (4, 2, 0), (2, 64, 0)])
+def test_wider_looks_reach_any_number_of_data_ranks_beside_near_tensor_degrees():
+    block = _block([(4, 64, 0), (8, 64, 0), (4, 2, 0), (2, 64, 0), (12, 64, 0)])
     layout = je.Layout(tensor=5.0, data=2.0)
-    assert neighbours(block, layout).tolist() == [False, False, True, False]
-    assert neighbours(block, layout, 4.0).tolist() == [True, False, True, False]
+    assert neighbours(block, layout).tolist() == [False, False, True, False, False]
+    assert neighbours(block, layout, 4.0).tolist() == [True, True, True, False, False]
 
 
 @pytest.mark.parametrize("budget", [0.15, 0.3, 1.0, 3.0])

@@ -21,8 +21,6 @@ _FACTOR = 2.0
 """Of the first look, and by which each later one is wider."""
 _CLOSE = 0.01
 """A neighbour that is slower than the relaxed optimum by no more than this ends the search."""
-_SAME = 2.0**0.5
-"""Tensor degrees within this factor are the next ones: powers of two always have one."""
 _DEGREES = ("tensor", "pipeline", "expert", "data", "batch", "draft_tokens")
 _PART = 128
 _ROUNDING = 1e-9
@@ -41,7 +39,7 @@ def neighbours(block: Block, layout: Layout, factor: float = _FACTOR) -> np.ndar
 
     Near is a tensor degree, a data degree and a product of both within `factor` of the real ones,
     and a draft longer or shorter by at most that many tokens; of a factor above 2 also every larger
-    data degree beside the next tensor degrees. Every pipeline and expert degree is tried.
+    data degree beside tensor degrees and drafts that are within 2. Every pipeline and expert degree is tried.
     """
     degrees = block.layouts
     tensor = np.log(np.asarray(degrees.tensor) / float(layout.tensor))
@@ -51,8 +49,8 @@ def neighbours(block: Block, layout: Layout, factor: float = _FACTOR) -> np.ndar
     farthest = np.max(np.abs([tensor, data, tensor + data]), axis=0)
     near = (farthest <= reach) & (draft <= factor)
     if factor > _FACTOR:
-        wide = (np.abs(tensor) <= np.log(_SAME) + _ROUNDING) & (data >= -np.log(_FACTOR) - _ROUNDING)
-        near |= wide & (draft <= _FACTOR)
+        least = np.log(_FACTOR) + _ROUNDING
+        near |= (np.abs(tensor) <= least) & (data >= -least) & (draft <= _FACTOR)
     return near
 
 

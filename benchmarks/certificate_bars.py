@@ -31,12 +31,14 @@ def _same(a, b) -> bool:
 
 def main(count: int = 300, first: int = 0, sparse: bool = False) -> None:
     """Print the shares within the bars and the ratio of times, warm."""
-    close, equal, ratios, sizes = [], [], [], []
+    close, equal, ratios, sizes, shares = [], [], [], [], []
     for seed, scenario, budget in grouped(count, first, sparse):
         plain, slow = _timed(scenario, budget, "enumerate")
         led, fast = _timed(scenario, budget, "relaxed")
         relaxed = je.relaxed_optimum(scenario, budget, **LIMITS)
-        near = rounded(Space(scenario, MAX_ACCELERATORS), relaxed.layout, budget)
+        space = Space(scenario, MAX_ACCELERATORS)
+        near = rounded(space, relaxed.layout, budget)
+        shares.append((space.examined_degrees / sum(map(len, space.blocks)), space.examined / plain.examined))
         close.append(0.0 if near is None else near[1] / plain.speed)
         equal.append(_same(plain, led))
         ratios.append(fast / slow)
@@ -46,6 +48,9 @@ def main(count: int = 300, first: int = 0, sparse: bool = False) -> None:
     close = np.array(close)
     print(f"{count} scenarios from seed {first}: rounded within 1 %: {np.mean(close >= 0.99):.4f}")
     print(f"rounded equals certified: {np.mean(close == 1.0):.4f}; worst {close.min():.4f}")
+    sets, layouts = np.transpose(shares)
+    print(f"rounding looks at sets of degrees: median {np.median(sets):.3f}, most {sets.max():.3f} of all")
+    print(f"and at layouts: median {np.median(layouts):.2f}, most {layouts.max():.2f} of enumeration's")
     print(f"relaxed start equals enumeration: {sum(equal)} of {count}")
     print(f"time of relaxed start / enumeration: median {np.median(ratios):.2f}, least {min(ratios):.2f}")
     print(f"space sizes: {min(sizes):,} to {max(sizes):,}")

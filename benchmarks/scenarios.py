@@ -47,7 +47,8 @@ def draw(seed: int, sparse: bool = False) -> tuple[je.Serving, float]:
 
 
 def grouped(count: int, first: int, sparse: bool = False) -> Iterator[tuple[int, je.Serving, float]]:
-    """(seed, scenario, budget) of all seeds, those of one structure together: their programs are shared.
+    """(seed, scenario, budget) of all seeds, those of one structure together: their programs are shared;
+    the commonest structures first.
 
     Programs of a structure that is done with are dropped, since each takes address space.
     """
@@ -57,7 +58,7 @@ def grouped(count: int, first: int, sparse: bool = False) -> Iterator[tuple[int,
         found.setdefault(jax.tree.structure(scenario), []).append((seed, scenario, budget))
         if seed % 100 == 99:
             jax.clear_caches()
-    for group in found.values():
+    for group in sorted(found.values(), key=len, reverse=True):
         jax.clear_caches()
         yield from group
 

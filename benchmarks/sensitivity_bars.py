@@ -1,73 +1,33 @@
 """Elasticities against differences of re-solved optima, and what a reverse pass costs.
 
-Run: python benchmarks/sensitivity_bars.py [COUNT] [FIRST_SEED] [sparse]
+Run: python benchmarks/sensitivity_bars.py [COUNT] [FIRST_SEED] [sparse] [every]
 For every parameter of every scenario the relaxed problem is solved anew with the parameter moved to
 either side by 1e-4 (5e-5 where another regime lies nearer), and the speeds by the exact arithmetic are
 differenced: centrally where the library reports one number, and to second order from three points on
 each side, beyond the reach of the smoothing, where it reports a pair. The bar is a relative error of
 1e-3, and an absolute one of 1e-3 where the elasticity is below 0.01; the strict count, 1e-5 there.
 
-The library's polish ends within about 3e-7 of the best speed, which over a step of 1e-4 is 3e-3 of an
-elasticity. So that differences are those of optima, each re-solved layout is the start of a zoom by the
-exact arithmetic, without smoothing, barrier or derivatives, to 1e-10 in the degrees.
+The moved problems of a scenario are solved together (`resolving.py`): a zoom by the exact arithmetic,
+without smoothing, barrier or derivatives, from every local optimum that the library finds for the scenario
+as it stands. With "every", each is solved by the library from nothing as well, which takes a second or so
+for models with routed experts, and its layout zoomed; without, those of parameters that are not within
+the bar, and of `SAMPLE` random ones to show that nothing better is missed. The higher speed counts.
 """
 
 import sys
 import time
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
+from resolving import Resolved
 from scenarios import MAX_ACCELERATORS, grouped
 
 import jaxecon as je
-from jaxecon.optimum._relaxation import spread
-from jaxecon.optimum._scan import candidate
 from jaxecon.sensitivity import _solved
 
 BAR, SMALL, STEPS, BESIDE = 1e-3, 1e-2, (1e-4, 5e-5), 3.0
+SAMPLE = 6
 LIMITS = {"max_accelerators": MAX_ACCELERATORS}
-# Half-widths of the zoom in ln degree, and points along the free degree, stages and drafts.
-WIDTHS, COUNTS = 1e-4 * 0.7 ** np.arange(40), (9, 5, 5)
-
-
-def _log_speed(scenario, budget, name, move):
-    if name == "budget":
-        budget = budget * np.exp(move)
-    elif move:
-        value = je.parameters(scenario)[name]
-        scenario = je.with_parameters(scenario, {name: value * np.exp(move)})
-    limits = _solved.limits(budget, MAX_ACCELERATORS, 65536)
-    try:
-        found = _solved.solve(scenario, limits).solution
-    except je.InfeasibleError:
-        return np.nan
-    layout, box = found.layout, found.box
-    free = layout.tensor if float(box.across.spread) == 0.0 else layout.data
-    z = jnp.log(jnp.stack([free, layout.pipeline, 1.0 + layout.draft_tokens]))
-    roomy = np.asarray(box.high) > np.asarray(box.low)
-    counts = tuple(n if r else 1 for n, r in zip(COUNTS, roomy, strict=True))
-    return max(float(found.log_speed), float(_zoomed(scenario, limits, box, z, counts)))
-
-
-@eqx.filter_jit
-def _zoomed(scenario, limits, box, z, counts):
-    """ln of the best exact speed around the degrees z, on ever narrower grids about the best point."""
-    axes = [jnp.linspace(-1.0, 1.0, n) if n > 1 else jnp.zeros(1) for n in counts]
-    moves = jnp.stack(jnp.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 3)
-    boxes = jax.tree.map(lambda x: x[None], box)
-
-    def look(best, width):
-        z, score = best
-        points = jnp.clip(z + width * moves, box.low, box.high)
-        found = candidate(scenario, limits, points[None], spread(boxes), 24, stated_nodes=False)
-        at = jnp.argmax(found.score[0])
-        better = found.score[0, at] > score
-        return (jnp.where(better, points[at], z), jnp.where(better, found.score[0, at], score)), None
-
-    start = (jnp.clip(z, box.low, box.high), jnp.asarray(-jnp.inf))
-    return jax.lax.scan(look, start, jnp.asarray(WIDTHS))[0][1]
 
 
 def _error(expected, found):
@@ -75,12 +35,19 @@ def _error(expected, found):
     return abs(expected - found) / max(abs(expected), SMALL)
 
 
-def _compare(scenario, budget, name, found, here):
-    """(error, whether within the bar, whether a pair, whether the shorter step was needed)."""
+def _moves(found, steps):
+    """(name, move) of every re-solved problem: beside each parameter, and farther away for pairs."""
+    moves = []
+    for name, value in found.items():
+        for step in steps:
+            far = [BESIDE * step * k for k in (1, 2, 3)] if isinstance(value, tuple) else []
+            moves += [(name, sign * size) for sign in (-1, 1) for size in (step, *far)]
+    return moves
 
-    def at(move):
-        return _log_speed(scenario, budget, name, move)
 
+def _compare(at, found, here):
+    """(error, whether within the bar, whether a pair, whether the shorter step was needed); `at` gives
+    ln of the speed where the parameter is moved."""
     for step in STEPS:
         below, above = at(-step), at(step)
         sides = np.array([(here - below) / step, (above - here) / step])
@@ -129,31 +96,59 @@ def _costs(scenario, budget, count):
     return reverse / value, reverse / (2 * count * whole)
 
 
-def main(count: int = 100, first: int = 0, sparse: bool = False) -> None:
+def _checked(scenario, budget, found, seed, every):
+    """What `_compare` says of each elasticity that is told, and by how much a sample of the problems is
+    solved better from nothing than together."""
+    told = {k: v for k, v in found.items() if not np.isnan(v).any()}
+    resolved = Resolved(scenario, budget, MAX_ACCELERATORS)
+    resolved.together(_moves(told, STEPS[:1]))
+    rng = np.random.default_rng(seed)
+    sample = [list(told)[i] for i in rng.choice(len(told), min(SAMPLE, len(told)), replace=False)]
+    missed = [0.0]
+    for name in told if every else sample:
+        missed += [resolved.anew(name, move) for move in (-STEPS[0], STEPS[0])]
+
+    def compared(name):
+        here = resolved.log_speed("budget", 0.0)
+        return _compare(lambda move: resolved.log_speed(name, move), told[name], here)
+
+    results = {name: compared(name) for name in told}
+    outside = {k: told[k] for k, (error, *_) in results.items() if error > BAR}
+    for name, move in _moves(outside, STEPS):
+        resolved.anew(name, move)
+    results |= {name: compared(name) for name in outside}
+    return results, max(missed)
+
+
+def main(count: int = 100, first: int = 0, sparse: bool = False, every: bool = False) -> None:
     """Print the share of parameters within the bar, the worst, and the ratios of times."""
-    errors, within, pairs, shorter, statuses, ratios, untold = [], [], 0, 0, [], [], 0
+    errors, within, pairs, shorter, statuses, ratios, untold, missed = [], [], 0, 0, [], [], 0, []
     for number, (seed, scenario, budget) in enumerate(grouped(count, first, sparse), 1):
         found = je.elasticities(scenario, budget, **LIMITS)
         statuses.append(found.status)
-        here = _log_speed(scenario, budget, "budget", 0.0)
-        for name, value in found.items():
-            if np.isnan(value).any():
-                untold += 1
-                continue
-            error, good, pair, short = _compare(scenario, budget, name, value, here)
+        untold += sum(bool(np.isnan(v).any()) for v in found.values())
+        results, better = _checked(scenario, budget, found, seed, every)
+        missed.append(better)
+        for name, (error, good, pair, short) in results.items():
             errors.append(error)
             within.append(good)
             pairs, shorter = pairs + pair, shorter + short
             if error > BAR:
-                print(f"seed {seed}: {name} {value} error {error:.2e} {found.status}", flush=True)
+                print(f"seed {seed}: {name} {found[name]} error {error:.2e} {found.status}", flush=True)
         ratios.append(_costs(scenario, budget, len(found)))
-        if number % 5 == 0:
-            print(f"... {number} scenarios, worst {max(errors):.1e}", flush=True)
+        if sparse or number % 5 == 0:
+            count_now = f"{number} scenarios (last {seed}), {len(errors)} elasticities, {pairs} pairs"
+            print(
+                f"... {count_now}, {len(within) - sum(within)} outside, worst {max(errors):.1e}", flush=True
+            )
     errors, ratios = np.array(errors), np.array(ratios)
     print(f"{count} scenarios from seed {first}, {len(errors)} elasticities, {pairs} of them pairs")
     print(f"within the bar: {np.mean(within):.6f} ({len(within) - sum(within)} outside); ", end="")
     print(f"strict: {np.mean(errors <= BAR):.6f} ({np.sum(errors > BAR)} outside); ", end="")
     print(f"worst {errors.max():.2e}, 99 % below {np.quantile(errors, 0.99):.1e}; {shorter} with step 5e-5")
+    print(
+        f"most by which a problem is solved better from nothing than together: {max(missed):.1e} of the speed"
+    )
     print(f"not told, because the relaxed optimum did not converge: {untold}")
     for status in sorted(set(statuses)):
         print(f"status {status!r}: {statuses.count(status)}")
@@ -164,5 +159,5 @@ def main(count: int = 100, first: int = 0, sparse: bool = False) -> None:
 
 
 if __name__ == "__main__":
-    numbers = [int(x) for x in sys.argv[1:] if x != "sparse"]
-    main(*numbers, sparse="sparse" in sys.argv)
+    numbers = [int(x) for x in sys.argv[1:] if x not in ("sparse", "every")]
+    main(*numbers, sparse="sparse" in sys.argv, every="every" in sys.argv)

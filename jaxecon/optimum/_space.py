@@ -15,6 +15,8 @@ from ..specs import Layout
 MAX_ACCELERATORS = 1024
 MAX_BATCH = 65536
 _LEAST_WIDTH = 128
+_BATCHES = 2**24
+"""More than any batch, in the number under which an evaluation is recorded."""
 
 
 @program
@@ -101,14 +103,24 @@ class Space:
         """Distinct layouts of the space whose speed and cost were evaluated."""
         return len(np.unique(np.concatenate(self._seen))) if self._seen else 0
 
+    @property
+    def examined_degrees(self) -> int:
+        """Distinct sets of degrees among them."""
+        return len(np.unique(np.concatenate(self._seen) // _BATCHES)) if self._seen else 0
+
     def evaluate(
         self, block: Block, index: np.ndarray, batch: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(speed, cost, admissible) of the degrees at `index`, each at its batch."""
-        keys = (block.number * 2**24 + index.astype(np.int64)) * 2**24 + batch.astype(np.int64)
+        keys = (block.number * 2**24 + index.astype(np.int64)) * _BATCHES + batch.astype(np.int64)
         self._seen.append(keys)
         speed, cost, fits, _ = self._run(block, index, batch)
         return speed, cost, fits
+
+    def evaluate_real(self, layouts: Layout) -> np.ndarray:
+        """Speed of layouts of any real degrees and batches, which need not be of the space."""
+        batch = np.asarray(layouts.batch)
+        return self._run(Block(layouts, batch, batch, 0), np.arange(len(batch)), batch)[0]
 
     def _run(self, block: Block, index: np.ndarray, batch: np.ndarray) -> tuple[np.ndarray, ...]:
         """`_evaluate` at widths that are powers of two, so few shapes are compiled."""

@@ -36,7 +36,10 @@ _STEP = 3e-4
 """Well above the temperature of the smoothing (1e-5), so that a tie is resolved."""
 _BESIDE = ((1.0, -2.0), (2.0, 5.0), (4.0, -2.0))
 """Steps and weights that give a of a + b step + c/step."""
+_BETWEEN = (1e-4, 5e-5, 2e-4, 3e-5)
 _DIFFERENCE_STEP = 1e-4
+_WORTH = 5e-3
+"""Differences over that step of speeds that the polish leaves within 3e-7 are off by up to this."""
 _AGREE = 1e-2
 _EQUAL, _SMALL = 2e-3, 0.01
 """Sides closer than the first, relative to the larger or to the second, are one derivative: their mean
@@ -53,8 +56,9 @@ class Elasticities(dict[str, Sided]):
     cost: dict[str, Sided]
     """d ln cost at a fixed speed / d ln parameter; nan where the budget does not bind."""
     status: str
-    """Of the relaxed optimum: "success", or why the derivatives are differences of re-solved optima,
-    nan where these tell none."""
+    """Of the relaxed optimum: "success", or why the derivatives are taken beside it: in the middle between
+    the optima of slightly smaller and larger budgets, or, where those tell none, differences of
+    re-solved optima; nan where these tell none either."""
 
     def __init__(self, question: "_Question", values: dict[str, Sided], cost: dict[str, Sided]) -> None:
         super().__init__(values)
@@ -135,7 +139,8 @@ class _Question:
     def speed(self) -> dict[str, Sided]:
         """d ln speed / d ln of each parameter and the budget."""
         if self.solved.status != "success":
-            found = [self._difference(i) for i in range(len(self.names))]
+            middles, sure = self._between()
+            found = [float(x) if sure[i] else self._judged(i, x) for i, x in enumerate(middles)]
             return dict(zip(self.names, found, strict=True))
         plain = self._slopes(self.solved)
         values: dict[str, Sided] = dict(zip(self.names, plain.tolist(), strict=True))
@@ -149,7 +154,12 @@ class _Question:
     def _bends(self, plain: np.ndarray) -> np.ndarray:
         """Whether each parameter may have two sides: the gap between the left and right quotients of
         the frozen Lagrangian is large, or stays as the step shrinks, where curvature's would halve."""
-        s = self.solved
+        gap, jump = self._gaps(self.solved, plain)
+        smooth = gap <= _BEND * np.maximum(1.0, np.abs(plain))
+        return ~(smooth & (jump <= _JUMP * np.maximum(_SMALL, np.abs(plain))))
+
+    def _gaps(self, s: Solved, plain: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """That gap, and how much of it stays."""
         gaps = []
         for step in (_FROZEN_STEP, 2.0 * _FROZEN_STEP):
             left, right = frozen_differences(s.scenario, s.limits, s.solution, jnp.asarray(step))
@@ -159,8 +169,7 @@ class _Question:
             by_parameter, by_limit = slopes(s.scenario, s.limits, rival)
             apart = np.abs(np.append(np.asarray(by_parameter), float(by_limit[0])) - plain)
             gap, jump = np.maximum(gap, apart), np.maximum(jump, apart)
-        smooth = gap <= _BEND * np.maximum(1.0, np.abs(plain))
-        return ~(smooth & (jump <= _JUMP * np.maximum(_SMALL, np.abs(plain))))
+        return gap, jump
 
     def _beside(self, i: int, step: float, budget: float = 0.0) -> np.ndarray:
         """Slopes of the problem solved anew with parameter i, and the budget, moved; nan where
@@ -203,6 +212,49 @@ class _Question:
                 along = _ratio(there[i], there[-1])
             sides.append(along)
         return _merged((sides[0], sides[1]), guess)
+
+    def _between(self) -> tuple[np.ndarray, np.ndarray]:
+        """(slopes in the middle between budgets a little smaller and larger, whether neither problem may
+        have two sides). Nan unless such problems converge for two steps, and where the gap of their
+        slopes does not close with the step."""
+        middles, bends, sure = [], [], np.ones(len(self.names), bool)
+        for step in _BETWEEN:
+            (left, one), (right, other) = (self._converged(sign * step) for sign in (-1.0, 1.0))
+            if np.isnan(left + right).all():
+                continue
+            middles.append((left + right) / 2.0)
+            bends.append((right - left) / step)
+            sure &= one & other
+            if len(middles) > 1:
+                break
+        if len(middles) < 2:
+            return np.full(len(self.names), np.nan), np.zeros(len(self.names), bool)
+        allowed = _JUMP * np.maximum(_SMALL, np.abs(middles[0]))
+        smooth = np.abs(bends[0] - bends[1]) * _BETWEEN[0] <= allowed
+        smooth &= np.abs(middles[0] - middles[1]) <= allowed
+        return np.where(smooth, middles[0], np.nan), sure & smooth
+
+    def _converged(self, log_budget: float) -> tuple[np.ndarray, np.ndarray]:
+        """(slopes where the budget is moved, whether each has one side only); nan where nothing is
+        feasible or the optimum does not converge."""
+        logs = np.zeros(len(self.names))
+        logs[-1] = log_budget
+        nothing = np.full(len(logs), np.nan), np.zeros(len(logs), bool)
+        try:
+            solved = self._moved(logs)
+        except InfeasibleError:
+            return nothing
+        if solved.status != "success":
+            return nothing
+        plain = self._slopes(solved)
+        _, jump = self._gaps(solved, plain)
+        return plain, jump <= _JUMP * np.maximum(_SMALL, np.abs(plain))
+
+    def _judged(self, i: int, middle: float) -> Sided:
+        """`middle` where differences bear it out, to what they are worth; else the differences."""
+        found = self._difference(i)
+        apart = np.max(np.abs(np.asarray(found) - middle))
+        return float(middle) if apart <= _WORTH * max(1.0, abs(middle)) else found
 
     def _difference(self, i: int) -> Sided:
         """(left, right) difference quotients of re-solved optima, merged where they agree; nan where

@@ -98,6 +98,7 @@ BAD = [
     (OPTIMIZE, ("--context", "nan"), "context"),
     (OPTIMIZE, ("--output", "0"), "output"),
     (OPTIMIZE, ("--demand", "-1"), "demand"),
+    (OPTIMIZE, ("--demand", "1"), "is below what any layout"),
     (OPTIMIZE, ("--weight-bits", "0"), "weight_bits"),
     (OPTIMIZE, ("--kv-bits", "64"), "kv_bits"),
     (OPTIMIZE, ("--price-per-hour", "-2"), "price_per_hour"),

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._errors import InfeasibleError, InputError
-from ..scenarios import Scenario
+from ..scenarios import Scenario, evaluate_layouts
 from ..specs import Layout
 from ._relaxed_optimum import relaxed_optimum
 from ._rounding import rounded
@@ -176,7 +176,8 @@ def legal_space(scenario: Scenario, max_accelerators: int, max_batch: int) -> Sp
 
     Raises:
         InputError: for a limit below 1.
-        InfeasibleError: if there are none; the message says how much memory is missing.
+        InfeasibleError: if there are none; the message says how much memory is missing, or how low the
+            demand is.
     """
     for name, value in (("max_accelerators", max_accelerators), ("max_batch", max_batch)):
         if value < 1:
@@ -194,6 +195,8 @@ def _missing_memory(scenario: Scenario, max_accelerators: int) -> str:
     if best is None:
         return f"no legal layout exists on up to {max_accelerators} accelerators"
     margin, layout = best
+    if np.max(margin) >= 0.0:
+        return _outrun(scenario, max_accelerators)
     need = (size - float(np.max(margin))) / 1e9
     text = (
         f"the model fits on no allowed layout of up to {max_accelerators} accelerators: the "
@@ -209,6 +212,21 @@ def _missing_memory(scenario: Scenario, max_accelerators: int) -> str:
     return text + (
         f"; the smallest that would fit has {int(layout.accelerators[i])} accelerators "
         f"({_across(layout, i)}pipeline {int(layout.pipeline[i])})"
+    )
+
+
+def _outrun(scenario: Scenario, max_accelerators: int) -> str:
+    """By how much every layout that fits, at its least batch, serves more than the demand."""
+    least = np.inf
+    for layouts in scenario.degrees(max_accelerators):
+        if layouts.tensor.size:
+            at = eqx.tree_at(lambda x: x.batch, layouts, jnp.asarray(scenario.least_batch(layouts)))
+            speed, _, _, margin = evaluate_layouts(scenario, at)
+            rates = np.where(np.asarray(margin) >= 0.0, np.asarray(at.batch * speed), np.inf)
+            least = min(least, float(rates.min()))
+    return (
+        f"a demand of {float(scenario.workload.demand):g} tokens/s is below what any layout of up to "
+        f"{max_accelerators} accelerators serves: the slowest that fits makes {least:.4g} tokens/s"
     )
 
 

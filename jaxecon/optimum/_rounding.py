@@ -57,12 +57,11 @@ def neighbours(block: Block, layout: Layout, factor: float = _FACTOR) -> np.ndar
 def rounded(space: Space, layout: Layout, budget: float) -> tuple[Layout, float, float] | None:
     """(layout, speed, cost) of the fastest affordable neighbour of the relaxed optimum `layout`.
 
-    The first look goes to twice and half the degrees. As long as nothing within a hundredth of the
-    speed at `layout` is known, the factor is doubled, until that finds nothing better or, where no
-    neighbour meets the budget, all degrees are tried. Sets of degrees whose speed at their least
-    batch, which bounds theirs, is below the best found, or that are too dear at their largest, are not
-    searched further. None where no layout
-    of `space` meets the budget.
+    The first look goes to twice and half the degrees. As long as nothing within a hundredth of the speed
+    at `layout` is known, the factor is doubled, until that finds nothing better or, where no neighbour
+    meets the budget, all degrees are tried. Sets of degrees whose speed at their least batch, which
+    bounds theirs, is below the best found, or that are too dear at their largest, are not searched
+    further. None where no layout of `space` meets the budget.
     """
     enough = (1.0 - _CLOSE) * _speed(space, layout)
     tried = [np.zeros(len(block), bool) for block in space.blocks]

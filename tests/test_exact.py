@@ -130,3 +130,18 @@ def test_no_room_says_how_much_is_missing():
     scenario = je.Serving(model, accelerator, je.Workload(1000))
     with pytest.raises(je.InfeasibleError, match="needs .* GB per accelerator.*smallest that would fit"):
         je.certified_optimum(scenario, 1.0, max_accelerators=1)
+
+
+@pytest.mark.parametrize(
+    "demand, max_batch, named",
+    [
+        (None, 2, "max_batch 2 is too small.*at least 3"),
+        (1.0, 65536, "demand of 1 tokens/s is below.*slowest"),
+    ],
+)
+def test_other_limits_than_memory_are_named(demand, max_batch, named):
+    """On six accelerators 405 billion parameters fit only in three or more stages, each with a sequence."""
+    model, accelerator = je.load_model("llama-3.1-405b"), je.load_accelerator("b200-sxm")
+    scenario = je.Serving(model, accelerator, je.Workload(1024.0, demand=demand))
+    with pytest.raises(je.InfeasibleError, match=named):
+        je.certified_optimum(scenario, 1e4, max_accelerators=6, max_batch=max_batch)

@@ -81,7 +81,7 @@ def relaxed_frontier(
     budgets = np.sort(np.asarray(budgets, dtype=np.float64))[::-1]
     if budgets.size == 0 or not np.all(np.isfinite(budgets) & (budgets > 0)):
         raise InputError("budgets must be positive numbers of US dollars")
-    sizes = (jnp.asarray(float(x)) for x in (budgets[0], max_accelerators, max_batch))
+    sizes = (np.asarray(float(x)) for x in (budgets[0], max_accelerators, max_batch))
     if isinstance(scenario, Erdil2025):
         return _enveloped(scenario, Limits(*sizes), budgets)
     kinds = _solve_many(scenario, Limits(*sizes), jnp.asarray(budgets))

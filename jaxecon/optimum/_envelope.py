@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 _RANGES = (8, 4, 4, 4, 2, 1)
 """Ranges of every round, which share its samples."""
-_LOOKS = (3, 2, 2, 2, 2, 2)
+_LOOKS = (2, 1, 1, 2, 2, 2)
 _SAMPLES, _KEPT = 40, 4
 _OVERLAP = 1.25
 """Half the width of a range over the distance of the samples before."""

@@ -5,6 +5,8 @@ within a budget has the smallest batch that meets it: a bisection over integers.
 speed at the least batch, which bounds theirs, is below the best found are removed unexamined.
 """
 
+from collections.abc import Iterator
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -176,27 +178,28 @@ def legal_space(scenario: Scenario, max_accelerators: int, max_batch: int) -> Sp
 
     Raises:
         InputError: for a limit below 1.
-        InfeasibleError: if there are none; the message says how much memory is missing, or how low the
-            demand is.
+        InfeasibleError: if there are none; the message says how much memory is missing, or which other
+            limit every layout that fits breaks.
     """
     for name, value in (("max_accelerators", max_accelerators), ("max_batch", max_batch)):
         if value < 1:
             raise InputError(f"{name} must be at least 1, got {value}")
     space = Space(scenario, max_accelerators, max_batch)
     if space.size == 0:
-        raise InfeasibleError(_missing_memory(scenario, max_accelerators))
+        raise InfeasibleError(_why_none(scenario, max_accelerators, max_batch))
     return space
 
 
-def _missing_memory(scenario: Scenario, max_accelerators: int) -> str:
-    """How far the roomiest allowed layout is from fitting, and the smallest one that would."""
+def _why_none(scenario: Scenario, max_accelerators: int, max_batch: int) -> str:
+    """How far the roomiest allowed layout is from fitting, and the smallest one that would; or what else
+    forbids those that fit."""
     size = float(scenario.accelerator.hbm_size)
     best = _margins(scenario, max_accelerators)
     if best is None:
         return f"no legal layout exists on up to {max_accelerators} accelerators"
     margin, layout = best
     if np.max(margin) >= 0.0:
-        return _outrun(scenario, max_accelerators)
+        return _outrun(scenario, max_accelerators, max_batch)
     need = (size - float(np.max(margin))) / 1e9
     text = (
         f"the model fits on no allowed layout of up to {max_accelerators} accelerators: the "
@@ -215,18 +218,21 @@ def _missing_memory(scenario: Scenario, max_accelerators: int) -> str:
     )
 
 
-def _outrun(scenario: Scenario, max_accelerators: int) -> str:
-    """By how much every layout that fits, at its least batch, serves more than the demand."""
-    least = np.inf
-    for layouts in scenario.degrees(max_accelerators):
-        if layouts.tensor.size:
-            at = eqx.tree_at(lambda x: x.batch, layouts, jnp.asarray(scenario.least_batch(layouts)))
-            speed, _, _, margin = evaluate_layouts(scenario, at)
-            rates = np.where(np.asarray(margin) >= 0.0, np.asarray(at.batch * speed), np.inf)
-            least = min(least, float(rates.min()))
+def _outrun(scenario: Scenario, max_accelerators: int, max_batch: int) -> str:
+    """By how much every layout that fits, at its least batch, exceeds the largest batch or the demand."""
+    batches, rates = [], []
+    for at in _at_least_batches(scenario, max_accelerators):
+        speed, _, _, margin = evaluate_layouts(scenario, at)
+        fit = np.asarray(margin) >= 0.0
+        batches.append(np.asarray(at.batch)[fit])
+        rates.append(np.asarray(at.batch * speed)[fit])
+    batch, rate = np.concatenate(batches), np.concatenate(rates)
+    if np.min(batch) > max_batch or scenario.workload.demand is None:
+        return f"max_batch {max_batch} is too small: every layout that fits needs at least {np.min(batch):g}"
     return (
         f"a demand of {float(scenario.workload.demand):g} tokens/s is below what any layout of up to "
-        f"{max_accelerators} accelerators serves: the slowest that fits makes {least:.4g} tokens/s"
+        f"{max_accelerators} accelerators serves: the slowest that fits makes "
+        f"{np.min(rate[batch <= max_batch]):.4g} tokens/s"
     )
 
 
@@ -236,12 +242,17 @@ def _across(layout: Layout, i: int) -> str:
     return "".join(f"{k} {int(getattr(layout, k)[i])}, " for k in names)
 
 
-def _margins(scenario: Scenario, max_accelerators: int) -> tuple[np.ndarray, Layout] | None:
-    found = None
+def _at_least_batches(scenario: Scenario, max_accelerators: int) -> Iterator[Layout]:
+    """All legal degrees, in blocks, each with its least batch."""
     for layouts in scenario.degrees(max_accelerators):
         if layouts.tensor.size:
-            at = eqx.tree_at(lambda x: x.batch, layouts, jnp.asarray(scenario.least_batch(layouts)))
-            margin = np.asarray(scenario.memory_margin(at))
-            if found is None or margin.max() > found[0].max():
-                found = margin, at
+            yield eqx.tree_at(lambda x: x.batch, layouts, jnp.asarray(scenario.least_batch(layouts)))
+
+
+def _margins(scenario: Scenario, max_accelerators: int) -> tuple[np.ndarray, Layout] | None:
+    found = None
+    for at in _at_least_batches(scenario, max_accelerators):
+        margin = np.asarray(scenario.memory_margin(at))
+        if found is None or margin.max() > found[0].max():
+            found = margin, at
     return found

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array
 
 from .._numerics import scalar
-from .._programs import program
+from .._programs import array_program
 from ..scenarios import Scenario
 from ..specs import Layout
 
@@ -19,7 +19,7 @@ _BATCHES = 2**24
 """More than any batch, in the number under which an evaluation is recorded."""
 
 
-@program
+@array_program
 def _evaluate(scenario: Scenario, layouts: Layout, batch: Array) -> tuple[Array, Array, Array, Array]:
     """(speed, cost, admissible, least batch) of each layout at each batch."""
     at = eqx.tree_at(lambda x: x.batch, layouts, batch)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from .._numerics import EXACT, Arithmetic
-from .._programs import program
+from .._programs import array_program, program
 from ..cost._step import StepTime
 from ..specs import Accelerator, Layout, Workload
 
@@ -179,7 +179,7 @@ def inspect_layouts(scenario: Scenario, layouts: Layout) -> Inspection:
     )
 
 
-@program
+@array_program
 def evaluate_layouts(scenario: Scenario, layouts: Layout) -> tuple[Array, Array, Array, Array]:
     """(speed, cost, step time, free bytes per accelerator) of layouts with array fields."""
     time = scenario.step_time(layouts)

@@ -9,6 +9,7 @@ batch. All evaluations are by the exact arithmetic; the last one is of batches t
 In all arrays budgets are the last axis.
 """
 
+import functools
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -64,7 +65,7 @@ class _State(eqx.Module):
     gain: Array
 
 
-@eqx.filter_jit
+@functools.partial(jax.jit, compiler_options={"xla_cpu_prefer_vector_width": 512})
 def envelope(scenario: Scenario, limits: Limits, budgets: Array) -> Envelope:
     """The fastest layout of real degrees within each budget; `limits.budget` is not used."""
     s = spaces(scenario.families(limits.max_accelerators))

@@ -162,8 +162,12 @@ class _State(eqx.Module):
     damping: Array
 
 
-def minimise(scenario: Scenario, limits: Limits, box: Box, w: Array, begin: Array) -> Point:
+def minimise(
+    scenario: Scenario, limits: Limits, box: Box, w: Array, begin: Array, free: tuple[int, ...] = (0, 1, 2)
+) -> Point:
     """Follow the paths from starts w = (y, ln tokens) on a leading axis to the final barrier weight.
+
+    `free` are the sides on which any box has a width.
 
     A path begins at the first stage whose weight is at most `begin`: a small one stays in the basin
     of its start. Levenberg-Marquardt steps: a trial that lowers phi is taken and the damping relaxed,
@@ -174,7 +178,7 @@ def minimise(scenario: Scenario, limits: Limits, box: Box, w: Array, begin: Arra
     def step(state: _State, now: tuple[Array, Array]) -> tuple[_State, None]:
         weight, fresh = now
         fresh = fresh | (weight > begin)
-        at = _reduced(scenario, limits, box, jnp.where(fresh[:, None], state.w, state.trial), weight)
+        at = _reduced(scenario, limits, box, jnp.where(fresh[:, None], state.w, state.trial), weight, free)
         return _advanced(state, at, fresh, weight), None
 
     state = _State(w, w, _reduced_shape(w), jnp.zeros(w.shape[:1]))
@@ -199,11 +203,13 @@ def _advanced(state: _State, at: Reduced, fresh: Array, weight: Array) -> _State
     return _State(w, _trial(at, w, damping), at, damping)
 
 
-def _reduced(scenario: Scenario, limits: Limits, box: Box, w: Array, weight: Array) -> Reduced:
+def _reduced(
+    scenario: Scenario, limits: Limits, box: Box, w: Array, weight: Array, free: tuple[int, ...]
+) -> Reduced:
     """`reduce` of every start."""
     temperature = temperature_of(weight)
     wide = spread(box)
-    jets = _jets(lambda x: terms(scenario, limits, wide, x, temperature), w, temperature)
+    jets = _jets(lambda x: terms(scenario, limits, wide, x, temperature), w, temperature, (*free, 3))
     return reduce(jets, w[:, :3], weight)
 
 
@@ -235,15 +241,17 @@ def _trial(at: Reduced, w: Array, damping: Array) -> Array:
     return jnp.concatenate([y + move, batch[:, None]], axis=-1)
 
 
-def _jets(function: Callable[[Array], Array], w: Array, temperature: Array) -> Jet:
+def _jets(
+    function: Callable[[Array], Array], w: Array, temperature: Array, free: tuple[int, ...]
+) -> Jet:
     """Values and exact Jacobians at every w, shape (starts, 4), by forward mode; Hessians by
-    differences of Jacobians.
+    differences of Jacobians. Derivatives to unknowns that are not `free` are 0 and cost nothing.
 
     The differences span a hundredth of the smoothing temperature, below which nothing bends. They
     only steer the steps: gradients, multipliers and the residual are exact. (A second forward mode
     would double the time to compile.)
     """
-    units = jnp.eye(w.shape[-1])
+    units = jnp.eye(w.shape[-1])[np.array(free)]
     step = 1e-2 * temperature
     points = w[:, None] + step * jnp.concatenate([jnp.zeros((1, w.shape[-1])), units])
 
@@ -252,7 +260,15 @@ def _jets(function: Callable[[Array], Array], w: Array, temperature: Array) -> J
 
     values, firsts = jax.vmap(along, out_axes=(None, -1))(units)
     second = jnp.moveaxis(firsts[:, 1:] - firsts[:, :1], 1, -1) / step
-    return Jet(values[:, 0], firsts[:, 0], 0.5 * (second + jnp.swapaxes(second, -1, -2)))
+    second = _among(_among(0.5 * (second + jnp.swapaxes(second, -1, -2)), free, -1), free, -2)
+    return Jet(values[:, 0], _among(firsts[:, 0], free, -1), second)
+
+
+def _among(values: Array, free: tuple[int, ...], axis: int) -> Array:
+    """Entries of the free unknowns along an axis, with zeros for the others."""
+    entries = [jax.lax.index_in_dim(values, i, axis, keepdims=False) for i in range(len(free))]
+    known = dict(zip(free, entries, strict=True))
+    return jnp.stack([known.get(k, jnp.zeros_like(entries[0])) for k in range(4)], axis)
 
 
 # In as few operations as may be, and none that scatters or gathers: a command waits for each.

@@ -74,12 +74,14 @@ def find_starts(scenario: Scenario, limits: Limits) -> tuple[Candidate, ...]:
 def follow(scenario: Scenario, limits: Limits, starts: tuple[Candidate, ...]) -> tuple[Point, ...]:
     """The second: the paths from there to their ends."""
     found = []
-    for start in starts:
+    for families, start in zip(_partitions(scenario, limits), starts, strict=True):
         box = start.box
+        varying = (True, *_varying([f for _, f in families]))
+        free = tuple(k for k, varies in enumerate(varying) if varies)
         y = jnp.clip(box.y(start.z[:, :3]), _PULL, 1.0 - _PULL)
         tokens = log_tokens(box.z(y), start.z[:, 3], box)
         w = jnp.concatenate([y, tokens[:, None]], axis=1)
-        found.append(minimise(scenario, limits, box, w, jnp.asarray(_BEGIN)))
+        found.append(minimise(scenario, limits, box, w, jnp.asarray(_BEGIN), free))
     return tuple(found)
 
 
@@ -124,11 +126,17 @@ def _scan_all(scenario: Scenario, limits: Limits, families: list[tuple[int, Fami
     return taken(every, order[jnp.asarray(_RANKS)])
 
 
+def _varying(families: list[Family]) -> tuple[bool, bool]:
+    """Whether stages and drafts are free anywhere."""
+    return not all(f.fixed_pipeline for f in families), any(f.drafted for f in families)
+
+
 def _compass(families: list[Family]) -> list[tuple[float, float, float]]:
     """Directions in (free degree, stages, drafts) in which there is room, and a short one."""
     sides = (-1.0, 0.0, 1.0)
-    stages = sides if not all(f.fixed_pipeline for f in families) else (0.0,)
-    drafts = (-1.0, 1.0) if any(f.drafted for f in families) else ()
+    staged, drafted = _varying(families)
+    stages = sides if staged else (0.0,)
+    drafts = (-1.0, 1.0) if drafted else ()
     found = [(t, p, 0.0) for t in sides for p in stages] + [(t, 0.0, d) for t in sides for d in drafts]
     return [*found, (0.1, 0.0, 0.0)]
 

@@ -142,9 +142,7 @@ def sealed(content):
         lambda good, other: sealed(b"no pickle"),
         lambda good, other: sealed(pickle.dumps((pickle.loads(good[32:])[0], b"no program", {}))),
         # Machine code of another program, found out only by running it.
-        lambda good, other: sealed(
-            pickle.dumps((pickle.loads(good[32:])[0], *pickle.loads(other[32:])[1:]))
-        ),
+        lambda good, other: sealed(pickle.dumps((pickle.loads(good[32:])[0], *pickle.loads(other[32:])[1:]))),
     ],
 )
 def test_damaged_files_are_replaced(folder, damage):

@@ -241,9 +241,7 @@ def _trial(at: Reduced, w: Array, damping: Array) -> Array:
     return jnp.concatenate([y + move, batch[:, None]], axis=-1)
 
 
-def _jets(
-    function: Callable[[Array], Array], w: Array, temperature: Array, free: tuple[int, ...]
-) -> Jet:
+def _jets(function: Callable[[Array], Array], w: Array, temperature: Array, free: tuple[int, ...]) -> Jet:
     """Values and exact Jacobians at every w, shape (starts, 4), by forward mode; Hessians by
     differences of Jacobians. Derivatives to unknowns that are not `free` are 0 and cost nothing.
 

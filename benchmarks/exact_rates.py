@@ -46,9 +46,7 @@ def layouts(width: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarr
 
 def against_numba(threads: str) -> None:
     """Rates by width of the batch, the same layouts for both."""
-    scenario = je.Serving(
-        je.load_model("llama-3.1-70b"), je.load_accelerator("h100-sxm"), je.Workload(4096)
-    )
+    scenario = je.Serving(je.load_model("llama-3.1-70b"), je.load_accelerator("h100-sxm"), je.Workload(4096))
     facts = numba_loop.facts_of(scenario)
     for width in (1, 10, 100, 1_000, 10_000, 100_000):
         tensor, pipeline, batch = layouts(width)

@@ -29,9 +29,7 @@ def draw(count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def main() -> None:
     """Print a row per batch; single calls are timed between them, on the same scenarios."""
-    scenario = je.Serving(
-        je.load_model("llama-3.1-70b"), je.load_accelerator("h100-sxm"), je.Workload(4096)
-    )
+    scenario = je.Serving(je.load_model("llama-3.1-70b"), je.load_accelerator("h100-sxm"), je.Workload(4096))
     bandwidth, context, budget = draw(max(COUNTS))
 
     def single(i: int) -> float:

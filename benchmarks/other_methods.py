@@ -57,7 +57,7 @@ def papers_grid() -> None:
     whole, found = timed(lambda: je.certified_frontier(scenario), 3)
     one, _ = timed(lambda: je.certified_optimum(scenario, 1.0), 3)
     budgets = np.geomspace(found.cost.min(), found.cost.max(), 64) * (1 + 1e-12)
-    curve, _ = timed(lambda: je.relaxed_frontier(scenario, budgets), 21)
+    curve, _ = timed(lambda: je.relaxed_frontier(scenario, budgets), 101)
     behind = []
     for at in np.geomspace(found.cost.min(), found.cost.max(), 50)[1:-1]:
         ours = found.speed[found.cost <= at].max()
@@ -87,9 +87,7 @@ def papers_grid() -> None:
 
 def slsqp() -> None:
     """SLSQP with exact gradients of the exact cost model, from random starts."""
-    scenario = je.Serving(
-        je.load_model("llama-3.1-70b"), je.load_accelerator("h100-sxm"), je.Workload(4096)
-    )
+    scenario = je.Serving(je.load_model("llama-3.1-70b"), je.load_accelerator("h100-sxm"), je.Workload(4096))
 
     def layout(z):
         one = jnp.ones(())
@@ -146,9 +144,7 @@ def slsqp() -> None:
 
 def finite_differences() -> None:
     """Elasticities in every number of the question: re-solved twice each, or one gradient."""
-    scenario = je.Serving(
-        je.load_model("llama-3.1-70b"), je.load_accelerator("h100-sxm"), je.Workload(4096)
-    )
+    scenario = je.Serving(je.load_model("llama-3.1-70b"), je.load_accelerator("h100-sxm"), je.Workload(4096))
     limits = limits_of(1.0, 1024, 65536)
     leaves, structure = jax.tree.flatten(scenario)
 

@@ -1,5 +1,8 @@
 """Speed against cost, certified and relaxed side by side."""
 
+import functools
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -11,7 +14,7 @@ from ..scenarios import Erdil2025, Scenario
 from ..specs import Layout
 from ._drafted_envelope import drafted_envelope
 from ._envelope import envelope
-from ._envelope_table import PARTITIONS
+from ._envelope_table import PARTITIONS, Found
 from ._frontier import Frontier, certified_frontier
 from ._relaxation import Limits
 from ._relaxed import Solutions, solve_relaxed
@@ -102,12 +105,19 @@ def _enveloped(scenario: Erdil2025, limits: Limits, budgets: np.ndarray) -> Rela
     padded = np.full(1 << (len(budgets) - 1).bit_length(), budgets[-1])
     padded[: len(budgets)] = budgets
     search = envelope if scenario.draft is None else drafted_envelope
-    found = jax.device_get(search(scenario, limits, padded))
-    kept = np.flatnonzero(found.log_speed[: len(budgets)] > UNFIT)
-    layout = jax.tree.map(lambda x: np.broadcast_to(x, padded.shape)[kept], found.layout)
-    partition = tuple(PARTITIONS[int(i)] for i in found.partition[kept])
-    speed = np.exp(found.log_speed[kept])
-    return RelaxedFrontier(speed, found.cost[kept], layout, partition, found.gain[kept])
+    rows = np.asarray(search(scenario, limits, padded))[:, : len(budgets)]
+    found = Found(*rows[:, rows[Found._fields.index("log_speed")] > UNFIT])
+    one = np.ones_like(found.batch)
+    degrees = (found.tensor, found.stages, one, one, found.batch, found.drafts)
+    # The constructor would move each to the device.
+    layout = jax.tree.unflatten(_layout_structure(), degrees)
+    partition = tuple(PARTITIONS[int(i)] for i in found.partition)
+    return RelaxedFrontier(np.exp(found.log_speed), found.cost, layout, partition, found.gain)
+
+
+@functools.cache
+def _layout_structure() -> Any:
+    return jax.tree.structure(Layout())
 
 
 def frontier(

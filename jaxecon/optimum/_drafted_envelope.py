@@ -10,6 +10,8 @@ neighbours' points. No derivative of the cost model is taken, and the last evalu
 arithmetic at a batch that meets every limit.
 """
 
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -29,7 +31,7 @@ from ._drafted_table import (
     slack_of,
     tabulate,
 )
-from ._envelope_table import FIT, PARTITIONS, Envelope, Spaces, layout_of, score, spaces
+from ._envelope_table import FIT, PARTITIONS, WIDE, Envelope, Spaces, layout_of, rows_of, score, spaces
 from ._relaxation import Limits
 
 # Candidates looked at first, those kept after so many rounds, and all rounds.
@@ -40,8 +42,12 @@ _DRAFT_REACH = (0.2, 0.45, 1e-4)
 _NUDGES = (0.0, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3)
 
 
-def drafted_envelope(scenario: Scenario, limits: Limits, budgets: Array) -> Envelope:
-    """The fastest layout of real degrees within each budget; `limits.budget` is not used.
+_compiled = functools.partial(jax.jit, compiler_options=WIDE)
+
+
+def drafted_envelope(scenario: Scenario, limits: Limits, budgets: Array) -> Array:
+    """The fastest layout of real degrees within each budget, as rows of `Found`; `limits.budget` is not
+    used.
 
     A program for each stage: in one, the compiler would repeat the table in everything that reads it.
     """
@@ -53,9 +59,9 @@ def drafted_envelope(scenario: Scenario, limits: Limits, budgets: Array) -> Enve
     return _shared(scenario, limits, best, budgets)
 
 
-@eqx.filter_jit
-def _shared(scenario: Scenario, limits: Limits, best: Envelope, budgets: Array) -> Envelope:
-    """Each budget's best, or what it finds from where its neighbours found theirs."""
+@_compiled
+def _shared(scenario: Scenario, limits: Limits, best: Envelope, budgets: Array) -> Array:
+    """Each budget's best, or what it finds from where its neighbours found theirs, as rows of `Found`."""
     search = _Search(scenario, limits, _spaces(scenario, limits))
     shifts = (-2, -1, 0, 1, 2)
 
@@ -78,31 +84,31 @@ def _shared(scenario: Scenario, limits: Limits, best: Envelope, budgets: Array) 
     window, gain = search.closer(at, window, 0, _LONG)
     found = search.settled(at, window, gain)
     better = found.log_speed > best.log_speed
-    return jax.tree.map(lambda new, old: jnp.where(better, new, old), found, best)
+    return rows_of(jax.tree.map(lambda new, old: jnp.where(better, new, old), found, best))
 
 
 def _spaces(scenario: Scenario, limits: Limits) -> Spaces:
     return spaces(scenario.families(limits.max_accelerators))
 
 
-@eqx.filter_jit
+@_compiled
 def _tabulated(scenario: Scenario, limits: Limits) -> Table:
     return tabulate(scenario, limits, _spaces(scenario, limits))
 
 
-@eqx.filter_jit
+@_compiled
 def _levelled(scenario: Scenario, limits: Limits, table: Table, budgets: Array) -> Levels:
     return levels(scenario, limits, _spaces(scenario, limits), table, budgets)
 
 
-@eqx.filter_jit
+@_compiled
 def _bracketed(
     scenario: Scenario, limits: Limits, table: Table, found: Levels, budgets: Array
 ) -> tuple[Points, Window]:
     return brackets(limits, _spaces(scenario, limits), table, found, budgets, _LISTED)
 
 
-@eqx.filter_jit
+@_compiled
 def _shortened(scenario: Scenario, limits: Limits, at: Points, window: Window) -> tuple[Points, Window]:
     """The most promising of the list after two rounds."""
     search = _Search(scenario, limits, _spaces(scenario, limits))
@@ -112,7 +118,7 @@ def _shortened(scenario: Scenario, limits: Limits, at: Points, window: Window) -
     return at, jax.tree.map(lambda a: jnp.take_along_axis(a, order[..., None], 1), window)
 
 
-@eqx.filter_jit
+@_compiled
 def _refined(scenario: Scenario, limits: Limits, at: Points, window: Window) -> Envelope:
     search = _Search(scenario, limits, _spaces(scenario, limits))
     window, gain = search.closer(at, window, _SHORT, _LONG)

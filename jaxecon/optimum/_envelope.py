@@ -23,12 +23,14 @@ from .._numerics import EXACT
 from ..scenarios import Scenario
 from ._envelope_table import (
     PARTITIONS,
+    WIDE,
     Candidates,
     Envelope,
     candidates,
     entries,
     layout_of,
     levels,
+    rows_of,
     score,
     spaces,
     tabulate,
@@ -65,15 +67,16 @@ class _State(eqx.Module):
     gain: Array
 
 
-@functools.partial(jax.jit, compiler_options={"xla_cpu_prefer_vector_width": 512})
-def envelope(scenario: Scenario, limits: Limits, budgets: Array) -> Envelope:
-    """The fastest layout of real degrees within each budget; `limits.budget` is not used."""
+@functools.partial(jax.jit, compiler_options=WIDE)
+def envelope(scenario: Scenario, limits: Limits, budgets: Array) -> Array:
+    """The fastest layout of real degrees within each budget, as rows of `Found`; `limits.budget` is not
+    used."""
     s = spaces(scenario.families(limits.max_accelerators))
     table = _kept(lambda: tabulate(scenario, limits, s), limits)
     steps = _kept(lambda: entries(scenario, s, table, budgets), limits)
-    found = levels(scenario, limits, s, table, budgets, steps)
+    found = _kept(lambda: levels(scenario, limits, s, table, budgets, steps), limits)
     at = candidates(limits, s, table, found, max(_RANGES))
-    return _Search(scenario, limits, budgets).narrowed(at)
+    return rows_of(_Search(scenario, limits, budgets).narrowed(at))
 
 
 def _kept(function: Callable[[], T], limits: Limits) -> T:

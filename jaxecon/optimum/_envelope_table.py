@@ -6,8 +6,11 @@ for many; for each of them the best local maxima along the free degree are what 
 A box is a range of degrees without a jump in the number of scale-up domains.
 """
 
+from typing import NamedTuple
+
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from .._numerics import EXACT
@@ -24,6 +27,8 @@ _PARTS = 2
 """Of every family's degrees, each with a candidate of its own."""
 _ABOVE = 1.0 + 1e-12
 _RANKS = 1e6
+WIDE = {"xla_cpu_prefer_vector_width": 512}
+"""Options of the compiler: the widest vectors that the processor has."""
 _NARROWEST = 0.03
 """Half the width of the range about a peak, where the grid is finer than this."""
 
@@ -54,6 +59,26 @@ class Envelope(eqx.Module):
     low: Array
     """Bounds of the free degree between which the point was found."""
     high: Array
+
+
+class Found(NamedTuple):
+    """What is said of an `Envelope`."""
+
+    tensor: np.ndarray
+    stages: np.ndarray
+    batch: np.ndarray
+    drafts: np.ndarray
+    partition: np.ndarray
+    log_speed: np.ndarray
+    cost: np.ndarray
+    gain: np.ndarray
+
+
+def rows_of(best: Envelope) -> Array:
+    """The rows of `Found` in one array: each array that leaves the device takes a while."""
+    at = best.layout
+    rows = (at.tensor, at.pipeline, at.batch, at.draft_tokens, best.partition, best.log_speed, best.cost)
+    return jnp.stack(jnp.broadcast_arrays(*rows, best.gain))
 
 
 class Candidates(eqx.Module):

@@ -24,7 +24,7 @@ MAX_BATCH = 65536
 FINE = 1e-4 * 0.6 ** np.arange(28)
 WIDTHS = np.concatenate([3e-3 * 0.6 ** np.arange(16), FINE])
 COUNTS = (9, 5, 5)
-RIVAL, TOUCHES, SAME = 3e-3, 2e-3, 1e-6
+RIVAL, TOUCHES, SAME, ROUNDING = 3e-3, 2e-3, 1e-6, 1e-12
 _TILE, _WIDTH = 16, 4
 
 
@@ -132,13 +132,17 @@ def _solved_from(scenario, limits, logs, boxes, z, counts, widths):
         bounds = eqx.tree_at(lambda x: x.budget, limits, limits.budget * jnp.exp(row[-1]))
         places = jax.vmap(lambda box: rebuilt(box, moved, bounds))(boxes)
         low, high = places.low[:, None], places.high[:, None]
+        families = moved.families(bounds.max_accelerators)
+        least = jnp.log(jnp.stack([f.tensor_low for f in families]))[places.family]
+        # A box that has become empty is held at its upper bound, which is no longer legal.
+        empty = least > places.high[:, 0] + ROUNDING
 
         def look(best, width):
             z, score = best
             points = jnp.clip(z[:, None] + width * moves, low, high)
             found = candidate(moved, bounds, points, spread(places), 24, stated_nodes=False)
             at = jnp.argmax(found.score, axis=1)[:, None]
-            top = jnp.take_along_axis(found.score, at, axis=1)[:, 0]
+            top = jnp.where(empty, -jnp.inf, jnp.take_along_axis(found.score, at, axis=1)[:, 0])
             where = jnp.take_along_axis(points, at[..., None], axis=1)[:, 0]
             better = top > score
             return (jnp.where(better[:, None], where, z), jnp.where(better, top, score)), None

@@ -283,11 +283,18 @@ def _ratio(speed: float, price: float) -> float:
 
 
 def _merged(sides: tuple[float, ...], plain: float) -> Sided:
+    """`plain` where both sides bear it out, their mean where they agree on another number, else both.
+
+    The second is where the optimum lies on a kink in a family that holds the degree which would follow
+    it, and to either side another family, in which that degree is free, is the quicker.
+    """
     left, right = (float(x) for x in sides)
     if np.isnan(left) and np.isnan(right):
         return np.nan
-    close = abs(left - right) <= _EQUAL * max(_SMALL, abs(left), abs(right))
-    return float(plain) if close else (left, right)
+    allowed, middle = _EQUAL * max(_SMALL, abs(left), abs(right)), 0.5 * (left + right)
+    if not abs(left - right) <= allowed:
+        return left, right
+    return float(plain) if abs(plain - middle) <= allowed else middle
 
 
 def mean(value: Sided) -> float:

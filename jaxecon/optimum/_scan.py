@@ -21,6 +21,9 @@ UNFIT = -1e2
 _EVEN, _DOMAINS = 20, (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 48, 64)
 # Later rounds: peaks, points and full domains about each, points across either edge; as many in all.
 _PEAKS, _NEAR_PEAK, _FULL, _NEAR_EDGE = 3, 6, 3, 4
+_MANY = 16
+"""Degrees of as many domains or more are full ones only: where a domain that is not full costs much, each
+full one is a peak, and their own maximum would be missed among degrees between."""
 _STAGES, _DRAFTS = 6, 6
 _ROUNDS, _STEPS = 3, 14
 _APART = 0.02
@@ -126,7 +129,7 @@ def _first_grid(scenario: Scenario, family: Family) -> _Grid:
     size = scenario.accelerator.network.domain_size / family.across.fixed
     domains = jnp.log(size[:, None] * jnp.asarray(_DOMAINS, jnp.float64))
     full = jnp.clip(domains, least[:, None], largest[:, None])
-    even = _between(least, largest, _EVEN)
+    even = _filled(_between(least, largest, _EVEN), size, least, largest)
     low, high = jnp.log(family.pipeline_low), jnp.log(family.pipeline_high)
     stages = _between(low, high, 1 if family.fixed_pipeline else _STAGES)
     lowest, most = jnp.log1p(family.draft_low), jnp.log1p(family.draft_high)
@@ -134,6 +137,14 @@ def _first_grid(scenario: Scenario, family: Family) -> _Grid:
     tensor = jnp.sort(jnp.concatenate([even, full], axis=-1))
     rows = (jnp.broadcast_to(x[:, None], (*tensor.shape, x.shape[-1])) for x in (stages, drafts))
     return _Grid(tensor, *rows)
+
+
+def _filled(log_free: Array, size: Array, least: Array, largest: Array) -> Array:
+    """Degrees of many domains moved to the nearest full one; bounds are logarithms."""
+    size, least, largest = (x.reshape(-1, *[1] * (log_free.ndim - 1)) for x in (size, least, largest))
+    domains = jnp.exp(log_free) / size
+    full = jnp.clip(jnp.log(size * jnp.round(domains)), least, largest)
+    return jnp.where(domains >= _MANY, full, log_free)
 
 
 def _between(low: Array, high: Array, count: int) -> Array:
@@ -173,7 +184,8 @@ def _zoomed(grid: _Grid, found: _Found, family: Family, scenario: Scenario) -> _
     inside = low[:, :_PEAKS], high[:, :_PEAKS]
     full = size * jnp.maximum(jnp.round(jnp.exp(_between(*inside, _FULL)) / size), 1.0)
     full = jnp.clip(jnp.log(full), jnp.log(least), jnp.log(most))
-    near = jnp.concatenate([_between(*inside, _NEAR_PEAK), full], axis=-1)
+    even = _filled(_between(*inside, _NEAR_PEAK), size, jnp.log(least), jnp.log(most))
+    near = jnp.concatenate([even, full], axis=-1)
     sides = jnp.stack([low[:, -2], middle[:, -1]], -1), jnp.stack([middle[:, -2], high[:, -1]], -1)
     edges = _between(*sides, _NEAR_EDGE)
     centres = [jnp.broadcast_to(x[..., None], y.shape) for x, y in ((peaks, near), (ends, edges))]

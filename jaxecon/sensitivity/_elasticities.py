@@ -22,6 +22,7 @@ from ..scenarios import Scenario
 from ._distance import Distance, distances
 from ._held import HeldElasticities, held_elasticities
 from ._parameters import parameter_names, scaled
+from ..optimum._relaxed import Solutions
 from ._solved import Solved, frozen_differences, limits, slopes, solve
 
 Sided = float | tuple[float, float]
@@ -132,8 +133,9 @@ class _Question:
         budget = float(bounds.budget) * np.exp(logs[-1])
         return solve(scaled(self.scenario, jnp.asarray(logs[:-1])), limits(budget, *self.sizes))
 
-    def _slopes(self, solved: Solved) -> np.ndarray:
-        by_parameter, by_limit = slopes(solved.scenario, solved.limits, solved.solution)
+    def _slopes(self, solved: Solved, solution: Solutions | None = None) -> np.ndarray:
+        at = solved.solution if solution is None else solution
+        by_parameter, by_limit = slopes(solved.scenario, solved.limits, at)
         return np.append(np.asarray(by_parameter), float(by_limit[0]))
 
     def speed(self) -> dict[str, Sided]:
@@ -166,8 +168,7 @@ class _Question:
             gaps.append(np.asarray(left) - np.asarray(right))
         gap, jump = np.abs(gaps[0]), np.abs(2.0 * gaps[0] - gaps[1])
         for rival in s.rivals:
-            by_parameter, by_limit = slopes(s.scenario, s.limits, rival)
-            apart = np.abs(np.append(np.asarray(by_parameter), float(by_limit[0])) - plain)
+            apart = np.abs(self._slopes(s, rival) - plain)
             gap, jump = np.maximum(gap, apart), np.maximum(jump, apart)
         return gap, jump
 
@@ -178,9 +179,11 @@ class _Question:
         logs[-1] = budget
         logs[i] += step
         try:
-            return self._slopes(self._moved(logs))
+            solved = self._moved(logs)
         except InfeasibleError:
             return np.full(len(logs), np.nan)
+        # Of one family at every step, since what a bound's barrier adds is extrapolated.
+        return self._slopes(solved, solved.steady)
 
     def _extrapolated(self, i: int, sign: float, along: float = 0.0) -> np.ndarray:
         """Slopes just beside the present value of parameter i, from one, two and four steps away; the

@@ -19,7 +19,8 @@ from ._parameters import scaled, vector
 
 NO_BUDGET = 1e12
 """US dollars per million tokens that never bind."""
-_TIE = 1e-6
+_TIE, _ALIKE = 1e-6, 1e-12
+"""In ln speed: between rivals, and between one layout's optima in several families."""
 _BINDING = 1e-3
 """Slacks above this have multipliers below 1e-4."""
 # Of capacity, accelerators, demand and largest batch.
@@ -41,6 +42,13 @@ class Solved(eqx.Module):
     def log_speed(self) -> float:
         """By the exact arithmetic."""
         return float(self.solution.log_speed)
+
+    @property
+    def steady(self) -> Solutions:
+        """The solution in the first of the families that hold its layout: others may be found first where
+        a number is moved."""
+        alike = [r for r in self.rivals if abs(float(r.log_speed) - self.log_speed) <= _ALIKE]
+        return min([self.solution, *alike], key=lambda s: int(s.box.family))
 
     @property
     def status(self) -> str:

@@ -203,3 +203,19 @@ def test_one_compilation_per_structure(found):
     moved = je.with_parameters(scenario, {"accelerator.hbm_bandwidth": 2e12})
     je.elasticities(moved, budget)
     assert _solved.slopes._cached._cache_size() == before
+
+
+@pytest.mark.parametrize(
+    ("sides", "plain", "told"),
+    [
+        ((1.0, 1.0005), 1.0002, 1.0002),
+        ((1.0, 1.0), 2.0, 1.0),
+        ((1.0, 2.0), 1.5, (1.0, 2.0)),
+        ((np.nan, 1.0), 1.0, 1.0),
+        ((np.nan, 1.0), 2.0, (np.nan, 1.0)),
+        ((np.nan, np.nan), 2.0, np.nan),
+    ],
+)
+def test_what_two_sides_tell(sides, plain, told):
+    """The envelope's derivative only where a side bears it out; no side that is not known is made up."""
+    np.testing.assert_array_equal(_elasticities._merged(sides, plain), told)

@@ -37,6 +37,8 @@ _STEP = 3e-4
 """Well above the temperature of the smoothing (1e-5), so that a tie is resolved."""
 _BESIDE = ((1.0, -2.0), (2.0, 5.0), (4.0, -2.0))
 """Steps and weights that give a of a + b step + c/step."""
+_LOST = 1e-4
+"""Slopes beside a kink are not told from optima whose residual is larger."""
 _BETWEEN = (1e-4, 5e-5, 2e-4, 3e-5)
 _DIFFERENCE_STEP = 1e-4
 _WORTH = 5e-3
@@ -148,10 +150,18 @@ class _Question:
         values: dict[str, Sided] = dict(zip(self.names, plain.tolist(), strict=True))
         for i in np.flatnonzero(self._bends(plain)):
             sides = tuple(self._extrapolated(int(i), sign)[i] for sign in (-1.0, 1.0))
-            if np.isnan(sides).all():  # nothing is feasible beside: keep the envelope's
-                continue
+            if np.isnan(sides).all() and not any(self._feasible(int(i), sign) for sign in (-1.0, 1.0)):
+                continue  # nothing beside: keep the envelope's
             values[self.names[i]] = _merged(sides, plain[i])
         return values
+
+    def _feasible(self, i: int, sign: float) -> bool:
+        """Whether anything is, with parameter i moved."""
+        try:
+            self._moved(sign * _STEP * np.eye(len(self.names))[i])
+        except InfeasibleError:
+            return False
+        return True
 
     def _bends(self, plain: np.ndarray) -> np.ndarray:
         """Whether each parameter may have two sides: the gap between the left and right quotients of
@@ -174,13 +184,15 @@ class _Question:
 
     def _beside(self, i: int, step: float, budget: float = 0.0) -> np.ndarray:
         """Slopes of the problem solved anew with parameter i, and the budget, moved; nan where
-        nothing is feasible."""
+        nothing is feasible, or the optimum is far from stationary."""
         logs = np.zeros(len(self.names))
         logs[-1] = budget
         logs[i] += step
         try:
             solved = self._moved(logs)
         except InfeasibleError:
+            return np.full(len(logs), np.nan)
+        if not solved.solution.residual <= _LOST:
             return np.full(len(logs), np.nan)
         # Of one family at every step, since what a bound's barrier adds is extrapolated.
         return self._slopes(solved, solved.steady)
@@ -286,7 +298,7 @@ def _ratio(speed: float, price: float) -> float:
 
 
 def _merged(sides: tuple[float, ...], plain: float) -> Sided:
-    """`plain` where both sides bear it out, their mean where they agree on another number, else both.
+    """`plain` where the known sides bear it out, their mean where they agree on another number, else both.
 
     The second is where the optimum lies on a kink in a family that holds the degree which would follow
     it, and to either side another family, in which that degree is free, is the quicker.
@@ -294,6 +306,9 @@ def _merged(sides: tuple[float, ...], plain: float) -> Sided:
     left, right = (float(x) for x in sides)
     if np.isnan(left) and np.isnan(right):
         return np.nan
+    if np.isnan(left + right):
+        known = right if np.isnan(left) else left
+        return float(plain) if abs(plain - known) <= _EQUAL * max(_SMALL, abs(known)) else (left, right)
     allowed, middle = _EQUAL * max(_SMALL, abs(left), abs(right)), 0.5 * (left + right)
     if not abs(left - right) <= allowed:
         return left, right

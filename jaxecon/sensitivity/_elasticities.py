@@ -43,7 +43,8 @@ _BETWEEN = (1e-4, 5e-5, 2e-4, 3e-5)
 _DIFFERENCE_STEP = 1e-4
 _WORTH = 5e-3
 """Differences over that step of speeds that the polish leaves within 3e-7 are off by up to this."""
-_AGREE = 1e-2
+_AGREE, _SURE = 1e-2, 1e-3
+"""Of differences over one step and two: where nothing else tells, and beside sides that slopes tell."""
 _EQUAL, _SMALL = 2e-3, 0.01
 """Sides closer than the first, relative to the larger or to the second, are one derivative: their mean
 is then within 1e-3 of either."""
@@ -149,11 +150,17 @@ class _Question:
         plain = self._slopes(self.solved)
         values: dict[str, Sided] = dict(zip(self.names, plain.tolist(), strict=True))
         for i in np.flatnonzero(self._bends(plain)):
-            sides = tuple(self._extrapolated(int(i), sign)[i] for sign in (-1.0, 1.0))
+            sides = tuple(self._side(int(i), sign) for sign in (-1.0, 1.0))
             if np.isnan(sides).all() and not any(self._feasible(int(i), sign) for sign in (-1.0, 1.0)):
                 continue  # nothing beside: keep the envelope's
             values[self.names[i]] = _merged(sides, plain[i])
         return values
+
+    def _side(self, i: int, sign: float) -> float:
+        """The derivative on one side of parameter i: the slope there, or, where the optimum does not
+        converge, a difference that is sure."""
+        found = float(self._extrapolated(i, sign)[i])
+        return self._told(i, sign, _SURE) if np.isnan(found) else found
 
     def _feasible(self, i: int, sign: float) -> bool:
         """Whether anything is, with parameter i moved."""
@@ -274,22 +281,22 @@ class _Question:
     def _difference(self, i: int) -> Sided:
         """(left, right) difference quotients of re-solved optima, merged where they agree; nan where
         one and two steps disagree, because the optimum is not located well enough."""
-        here = self.solved.log_speed
+        left, right = self._told(i, -1.0, _AGREE), self._told(i, 1.0, _AGREE)
+        return _merged((left, right), 0.5 * (left + right))
+
+    def _told(self, i: int, sign: float, agree: float) -> float:
+        """The difference quotient on one side; nan unless that of twice the step agrees."""
 
         def quotient(step: float) -> float:
             logs = np.zeros(len(self.names))
             logs[i] = step
             try:
-                return (self._moved(logs).log_speed - here) / step
+                return (self._moved(logs).log_speed - self.solved.log_speed) / step
             except InfeasibleError:
                 return np.nan
 
-        def told(sign: float) -> float:
-            near, far = (quotient(k * sign * _DIFFERENCE_STEP) for k in (1.0, 2.0))
-            return near if abs(near - far) <= _AGREE * max(0.1, abs(near)) else np.nan
-
-        left, right = told(-1.0), told(1.0)
-        return _merged((left, right), 0.5 * (left + right))
+        near, far = (quotient(k * sign * _DIFFERENCE_STEP) for k in (1.0, 2.0))
+        return near if abs(near - far) <= agree * max(0.1, abs(near)) else np.nan
 
 
 def _ratio(speed: float, price: float) -> float:

@@ -33,8 +33,9 @@ _BEND = 2e-3
 """Left and right quotients of the frozen Lagrangian farther apart than this are looked into."""
 _JUMP = 1e-3
 """And those whose gap does not close in proportion to the step, by this much of the elasticity."""
-_STEP = 3e-4
-"""Well above the temperature of the smoothing (1e-5), so that a tie is resolved."""
+_STEP, _LONGEST, _RESOLVED = 3e-4, 1.2e-3, 1e-4
+"""Beside a kink, a step in which the sides part by ten temperatures of the smoothing (1e-5), within limits: a
+tie is resolved, and another one not reached."""
 _BESIDE = ((1.0, -2.0), (2.0, 5.0), (4.0, -2.0))
 """Steps and weights that give a of a + b step + c/step."""
 _LOST = 1e-4
@@ -129,6 +130,7 @@ class _Question:
         self.scenario, self.budget = scenario, budget
         self.sizes = (max_accelerators, max_batch)
         self.names = (*parameter_names(scenario), "budget")
+        self.steps = np.full(len(self.names), _STEP)
         self.solved = self._moved(np.zeros(len(self.names)))
 
     def _moved(self, logs: np.ndarray) -> Solved:
@@ -174,6 +176,7 @@ class _Question:
         """Whether each parameter may have two sides: the gap between the left and right quotients of
         the frozen Lagrangian is large, or stays as the step shrinks, where curvature's would halve."""
         gap, jump = self._gaps(self.solved, plain)
+        self.steps = np.clip(_RESOLVED / np.maximum(gap, 1e-12), _STEP, _LONGEST)
         smooth = gap <= _BEND * np.maximum(1.0, np.abs(plain))
         return ~(smooth & (jump <= _JUMP * np.maximum(_SMALL, np.abs(plain))))
 
@@ -209,11 +212,11 @@ class _Question:
         budget moves by `along` per unit.
 
         A bound that is left behind (a full domain, while the optimum stays on another tie) still pulls
-        by barrier weight/distance, which is 3e-4 at one step: hence the term in 1/step.
+        by barrier weight/distance, which is 3e-4 at a step as long: hence the term in 1/step.
         """
         found = np.zeros(len(self.names))
         for multiple, weight in _BESIDE:
-            step = sign * multiple * _STEP
+            step = sign * multiple * self.steps[i]
             found += weight * self._beside(i, step, step * along)
         return found
 

@@ -106,7 +106,7 @@ def _enveloped(scenario: Erdil2025, limits: Limits, budgets: np.ndarray) -> Rela
     padded[: len(budgets)] = budgets
     search = envelope if scenario.draft is None else drafted_envelope
     rows = np.asarray(search(scenario, limits, padded))[:, : len(budgets)]
-    found = Found(*rows[:, rows[Found._fields.index("log_speed")] > UNFIT])
+    found = Found(*rows[:, Found(*rows).log_speed > UNFIT])
     one = np.ones_like(found.batch)
     degrees = (found.tensor, found.stages, one, one, found.batch, found.drafts)
     # The constructor would move each to the device.

@@ -41,7 +41,6 @@ _LOOKS = 2
 _DRAFT_REACH = (0.2, 0.45, 1e-4)
 _NUDGES = (0.0, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3)
 
-
 _compiled = functools.partial(jax.jit, compiler_options=WIDE)
 
 

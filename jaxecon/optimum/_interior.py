@@ -163,7 +163,7 @@ class _State(eqx.Module):
 
 
 def minimise(
-    scenario: Scenario, limits: Limits, box: Box, w: Array, begin: Array, free: tuple[int, ...] = (0, 1, 2)
+    scenario: Scenario, limits: Limits, box: Box, w: Array, begin: Array, free: tuple[int, ...]
 ) -> Point:
     """Follow the paths from starts w = (y, ln tokens) on a leading axis to the final barrier weight.
 

@@ -139,12 +139,18 @@ def _first_grid(scenario: Scenario, family: Family) -> _Grid:
     return _Grid(tensor, *rows)
 
 
-def _filled(log_free: Array, size: Array, least: Array, largest: Array) -> Array:
-    """Degrees of many domains moved to the nearest full one; bounds are logarithms."""
+def _full(log_free: Array, size: Array, least: Array, largest: Array) -> Array:
+    """The nearest full domains of degrees, shape (family, ...), within bounds, all in logarithms; `size` is
+    the free degree that fills a domain."""
     size, least, largest = (x.reshape(-1, *[1] * (log_free.ndim - 1)) for x in (size, least, largest))
-    domains = jnp.exp(log_free) / size
-    full = jnp.clip(jnp.log(size * jnp.round(domains)), least, largest)
-    return jnp.where(domains >= _MANY, full, log_free)
+    domains = jnp.maximum(jnp.round(jnp.exp(log_free) / size), 1.0)
+    return jnp.clip(jnp.log(size * domains), least, largest)
+
+
+def _filled(log_free: Array, size: Array, least: Array, largest: Array) -> Array:
+    """`_full` of degrees of many domains, others as they are."""
+    many = jnp.exp(log_free) >= _MANY * size.reshape(-1, *[1] * (log_free.ndim - 1))
+    return jnp.where(many, _full(log_free, size, least, largest), log_free)
 
 
 def _between(low: Array, high: Array, count: int) -> Array:
@@ -180,12 +186,10 @@ def _zoomed(grid: _Grid, found: _Found, family: Family, scenario: Scenario) -> _
     middle = _rows(grid.tensor, middles)
 
     size = scenario.accelerator.network.domain_size / family.across.fixed
-    size, least, most = (x[:, None, None] for x in (size, family.tensor_low, family.tensor_high))
+    bounds = (size, jnp.log(family.tensor_low), jnp.log(family.tensor_high))
     inside = low[:, :_PEAKS], high[:, :_PEAKS]
-    full = size * jnp.maximum(jnp.round(jnp.exp(_between(*inside, _FULL)) / size), 1.0)
-    full = jnp.clip(jnp.log(full), jnp.log(least), jnp.log(most))
-    even = _filled(_between(*inside, _NEAR_PEAK), size, jnp.log(least), jnp.log(most))
-    near = jnp.concatenate([even, full], axis=-1)
+    full = _full(_between(*inside, _FULL), *bounds)
+    near = jnp.concatenate([_filled(_between(*inside, _NEAR_PEAK), *bounds), full], axis=-1)
     sides = jnp.stack([low[:, -2], middle[:, -1]], -1), jnp.stack([middle[:, -2], high[:, -1]], -1)
     edges = _between(*sides, _NEAR_EDGE)
     centres = [jnp.broadcast_to(x[..., None], y.shape) for x, y in ((peaks, near), (ends, edges))]

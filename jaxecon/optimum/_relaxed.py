@@ -24,6 +24,8 @@ _POLISH_STEPS = 18
 _CORNERS = [(t, p, d) for t in (0.0, 1.0) for p in (0.0, -1.0) for d in (0.0, -1.0)]
 # Of the first look, at ends and corners, and of the later ones.
 _REACHES = (0.0, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 3e-6, 1e-6, 3e-7)
+# Of starts, between the draft lengths of the scan.
+_DRAFT_REACHES = (0.08, 0.04, 0.02, 0.01)
 # Smoothing and barrier move the speed by less than this.
 _EXPLAINED = 2e-4
 TOLERANCE = 1e-6
@@ -67,7 +69,11 @@ def find_starts(scenario: Scenario, limits: Limits) -> tuple[Candidate, ...]:
     """The first part of `solve_relaxed`: where paths begin, along a leading axis, per partition."""
     found = []
     for families in _partitions(scenario, limits):
-        found.append(_scan_all(scenario, limits, families))
+        starts = _scan_all(scenario, limits, families)
+        if any(f.drafted for _, f in families):
+            directions = _compass([f for _, f in families])
+            starts = _closer(scenario, limits, starts, starts.z[:, None, :3], directions, _DRAFT_REACHES)
+        found.append(starts)
     return tuple(found)
 
 
@@ -146,18 +152,35 @@ def _polish(
 ) -> Candidate:
     """The quickest by the exact arithmetic of the ends of the paths, their neighbours on the bounds, the
     starts, and then of ever closer neighbours of the best."""
-    box, wide = starts.box, spread(starts.box)
+    box = starts.box
     low, high = box.low, box.high
     corners = jnp.asarray(_CORNERS)
     on = jnp.where(corners < 0.0, low[:, None], jnp.where(corners > 0.0, high[:, None], ends[:, None]))
+    first = jnp.concatenate([on, starts.z[:, None, :3]], axis=1)
+    nothing = Candidate(box, starts.z, jnp.full(starts.score.shape, -jnp.inf))
+    return _closer(scenario, limits, nothing, first, compass, _REACHES)
+
+
+def _closer(
+    scenario: Scenario,
+    limits: Limits,
+    starts: Candidate,
+    first: Array,
+    compass: list[tuple[float, ...]],
+    reaches: tuple[float, ...],
+) -> Candidate:
+    """The quickest by the exact arithmetic of `first` and then, within ever shorter reaches, of the best's
+    neighbours."""
+    box, wide = starts.box, spread(starts.box)
+    low, high = box.low[:, None], box.high[:, None]
     # As many points in every look.
-    first = jnp.concatenate([on, starts.z[:, None, :3], *[ends[:, None]] * len(compass)], axis=1)
-    first = first[:, : max(len(_CORNERS) + 1, len(compass))]
-    moves = jnp.asarray([*compass, *[(0.0, 0.0, 0.0)] * (first.shape[1] - len(compass))])
+    count = max(first.shape[1], len(compass))
+    first = jnp.concatenate([first, *[first[:, :1]] * (count - first.shape[1])], axis=1)
+    moves = jnp.asarray([*compass, *[(0.0, 0.0, 0.0)] * (count - len(compass))])
 
     def look(best: Candidate, reach: Array) -> tuple[Candidate, None]:
         near = best.z[:, None, :3] + reach * moves
-        points = jnp.clip(jnp.where(reach > 0.0, near, first), low[:, None], high[:, None])
+        points = jnp.clip(jnp.where(reach > 0.0, near, first), low, high)
         found = candidate(scenario, limits, points, wide, _POLISH_STEPS, stated_nodes=False)
         at = jnp.argmax(found.score, axis=1)[:, None]
         score = jnp.take_along_axis(found.score, at, axis=1)[:, 0]
@@ -166,6 +189,4 @@ def _polish(
         z = jnp.where(better[:, None], z, best.z)
         return Candidate(box, z, jnp.where(better, score, best.score)), None
 
-    nothing = Candidate(box, starts.z, jnp.full(starts.score.shape, -jnp.inf))
-    best, _ = jax.lax.scan(look, nothing, jnp.asarray(_REACHES))
-    return best
+    return jax.lax.scan(look, starts, jnp.asarray(reaches))[0]

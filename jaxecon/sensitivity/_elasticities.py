@@ -38,6 +38,8 @@ _STEP, _LONGEST, _RESOLVED = 3e-4, 1.2e-3, 1e-4
 tie is resolved, and another one not reached."""
 _BESIDE = ((1.0, -2.0), (2.0, 5.0), (4.0, -2.0))
 """Steps and weights that give a of a + b step + c/step."""
+_STRAIGHT, _WORTH_A_LOOK = 2e-2, 0.1
+"""What slopes may bend from one to four such steps, relative to them or to the second."""
 _LOST = 1e-4
 """Slopes beside a kink are not told from optima whose residual is larger."""
 _BETWEEN = (1e-4, 5e-5, 2e-4, 3e-5)
@@ -212,13 +214,17 @@ class _Question:
         budget moves by `along` per unit.
 
         A bound that is left behind (a full domain, while the optimum stays on another tie) still pulls
-        by barrier weight/distance, which is 3e-4 at a step as long: hence the term in 1/step.
+        by barrier weight/distance, which is 3e-4 at a step as long: hence the term in 1/step. Where another
+        tie lies between, slopes are not straight in the step, and shorter ones are taken.
         """
-        found = np.zeros(len(self.names))
-        for multiple, weight in _BESIDE:
-            step = sign * multiple * self.steps[i]
-            found += weight * self._beside(i, step, step * along)
-        return found
+        long = float(self.steps[i])
+        for step in (long, _STEP) if long > 2.0 * _STEP else (long,):
+            moves = [sign * multiple * step for multiple, _ in _BESIDE]
+            near, middle, far = (self._beside(i, move, move * along) for move in moves)
+            bend = abs(far[i] - 3.0 * middle[i] + 2.0 * near[i])
+            if bend <= _STRAIGHT * max(_WORTH_A_LOOK, abs(near[i])):
+                break
+        return np.asarray([weight for _, weight in _BESIDE]) @ np.stack([near, middle, far])
 
     def cost(self, name: str, speed: dict[str, Sided]) -> Sided:
         """d ln cost at a fixed speed, from the ratio; at kinks on the path along which speed stays."""

@@ -74,3 +74,34 @@ def test_draft_takes_memory():
     found = je.certified_optimum(with_draft, 3.0)
     plain = je.certified_optimum(_scenario(je.Serving), 3.0)
     assert found.speed > plain.speed and float(found.layout.draft_tokens) > 0
+
+
+@pytest.mark.parametrize("revision", ["2024-09", "2025-05"])
+def test_the_draft_in_its_best_structure(revision):
+    scenario = je.Erdil2025(
+        je.load_model("llama-3.1-70b"),
+        je.load_accelerator("h100-sxm"),
+        je.Workload(4096.0),
+        draft=je.load_model("llama-3.1-8b"),
+        acceptance=0.8,
+        gamma_max=4,
+        revision=revision,
+    )
+    n, batch = (
+        x.ravel() for x in jnp.meshgrid(jnp.asarray([1.0, 3.0, 8.0, 17.0]), jnp.asarray([1.0, 5.0, 96.0]))
+    )
+    layout = je.Layout(tensor=n, batch=batch, draft_tokens=jnp.full(n.shape, 2.0))
+    structure = eqx.filter_jit(lambda s: s.draft_structure(layout))(scenario)
+    best = eqx.filter_jit(lambda s: s.draft_time(layout).total)(scenario)
+    held = eqx.filter_jit(lambda s: s.draft_time(layout, structure).total)(scenario)
+    np.testing.assert_allclose(held, best, rtol=1e-14)
+    stages = scenario.draft_pipeline(structure)
+    assert set(np.asarray(stages)) <= set(scenario.pipelines) and np.all(stages <= jnp.minimum(n, batch))
+    for two_d in (False, True):
+        kind = je.Layout(**{**vars(layout), "partition": "2d" if two_d else "1d"})
+        where = jnp.full(n.shape, two_d)
+        speed, known = eqx.filter_jit(
+            lambda s, w: (s.speed_among(layout, w), s.speed_among(layout, w, best))
+        )(scenario, where)
+        np.testing.assert_allclose(speed, eqx.filter_jit(lambda s, x: s.speed(x))(scenario, kind), rtol=1e-14)
+        np.testing.assert_allclose(known, speed, rtol=1e-14)

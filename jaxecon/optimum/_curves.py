@@ -12,9 +12,8 @@ from jaxtyping import Array
 from .._errors import InputError
 from ..scenarios import Erdil2025, Scenario
 from ..specs import Layout
-from ._drafted_envelope import drafted_envelope
 from ._envelope import envelope
-from ._envelope_table import PARTITIONS, Found
+from ._envelope_types import PARTITIONS, Found
 from ._frontier import Frontier, certified_frontier
 from ._relaxation import Limits
 from ._relaxed import Solutions, solve_relaxed
@@ -78,6 +77,9 @@ def relaxed_frontier(
 ) -> RelaxedFrontier:
     """The relaxed optimum at each budget, in one compiled call; unreachable budgets are left out.
 
+    For `Erdil2025` in the paper's own space: real accelerators and batch, its pipeline degrees, both
+    partitions and whole numbers of drafted tokens.
+
     Raises:
         InputError: for budgets that are not positive numbers.
     """
@@ -104,8 +106,7 @@ def _enveloped(scenario: Erdil2025, limits: Limits, budgets: np.ndarray) -> Rela
     """All budgets by one search, their number padded to a power of two."""
     padded = np.full(1 << (len(budgets) - 1).bit_length(), budgets[-1])
     padded[: len(budgets)] = budgets
-    search = envelope if scenario.draft is None else drafted_envelope
-    rows = np.asarray(search(scenario, limits, padded))[:, : len(budgets)]
+    rows = np.asarray(envelope(scenario, limits, padded))[:, : len(budgets)]
     found = Found(*rows[:, Found(*rows).log_speed > UNFIT])
     one = np.ones_like(found.batch)
     degrees = (found.tensor, found.stages, one, one, found.batch, found.drafts)

@@ -9,9 +9,9 @@ batch. All evaluations are by the exact arithmetic; the last one is of batches t
 In all arrays budgets are the last axis.
 """
 
+import dataclasses
 import functools
 from collections.abc import Callable
-from typing import TypeVar
 
 import equinox as eqx
 import jax
@@ -20,45 +20,30 @@ import numpy as np
 from jaxtyping import Array
 
 from .._numerics import EXACT
-from ..scenarios import Scenario
-from ._envelope_table import (
-    PARTITIONS,
-    WIDE,
-    Candidates,
-    Envelope,
-    candidates,
-    entries,
-    layout_of,
-    levels,
-    rows_of,
-    score,
-    spaces,
-    tabulate,
-)
+from ..scenarios import Erdil2025
+from ..specs import Layout
+from ._affordable import Place, best, looked
+from ._envelope_table import candidates, entries, levels, tabulate
+from ._envelope_types import WIDE, Candidates, Envelope, kept, layout_of, rows_of, score, spaces
 from ._relaxation import Limits
 
-T = TypeVar("T")
 
-_RANGES = (8, 4, 4, 4, 2, 1)
-"""Ranges of every round, which share its samples."""
-_LOOKS = (2, 1, 1, 2, 2, 2)
-_SAMPLES, _KEPT = 40, 4
+@dataclasses.dataclass(frozen=True)
+class _Plan:
+    """How a search goes."""
+
+    ranges: tuple[int, ...]
+    """Of every round, which share its samples."""
+    samples: int
+    kept: int
+
+
+_PLAIN = _Plan((8, 4, 4, 4, 2, 1), 40, 4)
+_DRAFTED = _Plan((8, 6, 4, 4, 2, 1), 48, 6)
 _OVERLAP = 1.25
 """Half the width of a range over the distance of the samples before."""
-_STEP, _STEEPEST, _AFFORDABLE = 1e-5, 20.0, 1e-6
+_STEEPEST, _AFFORDABLE = 20.0, 1e-6
 _NUDGES = (0.0, *10.0 ** np.arange(-14.0, -2.0))
-
-
-class _Look(eqx.Module):
-    """A batch looked at, in 1/b. Axes: sample, budget."""
-
-    inverse: Array
-    affordable: Array
-    """The greatest that is known to be affordable, but for this one."""
-    dear: Array
-    """The least that is known to be too dear, but for this one."""
-    costs: Array
-    """Over the budget, here and at a batch larger by `_STEP`; a further first axis."""
 
 
 class _State(eqx.Module):
@@ -68,84 +53,98 @@ class _State(eqx.Module):
 
 
 @functools.partial(jax.jit, compiler_options=WIDE)
-def envelope(scenario: Scenario, limits: Limits, budgets: Array) -> Array:
+def envelope(scenario: Erdil2025, limits: Limits, budgets: Array) -> Array:
     """The fastest layout of real degrees within each budget, as rows of `Found`; `limits.budget` is not
     used."""
     s = spaces(scenario.families(limits.max_accelerators))
-    table = _kept(lambda: tabulate(scenario, limits, s), limits)
-    steps = _kept(lambda: entries(scenario, s, table, budgets), limits)
-    found = _kept(lambda: levels(scenario, limits, s, table, budgets, steps), limits)
-    at = candidates(limits, s, table, found, max(_RANGES))
-    return rows_of(_Search(scenario, limits, budgets).narrowed(at))
-
-
-def _kept(function: Callable[[], T], limits: Limits) -> T:
-    """The result behind a condition that holds: else the compiler would repeat it in all that reads it."""
-    shapes = jax.eval_shape(function)
-    return jax.lax.cond(
-        limits.max_batch > 0.0, function, lambda: jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
-    )
+    table = kept(lambda: tabulate(scenario, limits, s), limits.max_batch)
+    batch = kept(lambda: entries(table, budgets), limits.max_batch)
+    found = kept(lambda: levels(scenario, limits, s, table, budgets, batch), limits.max_batch)
+    plan = _PLAIN if scenario.draft is None else _DRAFTED
+    at = candidates(limits, s, table, found, max(plan.ranges))
+    search = _Search(scenario, limits, budgets, plan)
+    return rows_of(search.narrowed(at))
 
 
 class _Search(eqx.Module):
-    scenario: Scenario
+    scenario: Erdil2025
     limits: Limits
     budgets: Array
+    plan: _Plan = eqx.field(static=True)
 
     def narrowed(self, at: Array) -> Envelope:
         """All rounds: one evaluation of the equations, in a loop."""
 
         def body(i: Array, state: _State) -> _State:
-            q = self._samples(state.at, i)
+            q = self._samples(self._structured(state.at), i)
             new = self._peaks(i, self._looked(q, i))
             return _State(new, Candidates(*new[:, 0]).value - Candidates(*state.at[:, 0]).value)
 
-        state = jax.lax.fori_loop(0, len(_RANGES), body, _State(at, jnp.zeros_like(self.budgets)))
+        state = jax.lax.fori_loop(0, len(self.plan.ranges), body, _State(at, jnp.zeros_like(self.budgets)))
         return self._settled(Candidates(*state.at[:, 0]), state.gain)
+
+    def _structured(self, rows: Array) -> Array:
+        """The draft's quickest structure in the middle of every range, held in all of its samples."""
+        if self.scenario.draft is None:
+            return rows
+        a = Candidates(*rows)
+        tensor = jnp.clip(jnp.exp(a.x) / a.stages, a.low, a.high)
+        layout = layout_of(tensor, a.stages, jnp.exp(a.log_batch), a.drafts)
+        structure = self.scenario.draft_structure(layout).astype(jnp.float64)
+        return jnp.concatenate([rows[:-1], structure[None]])
 
     def _samples(self, at: Array, i: Array) -> Candidates:
         """The ranges once for every sample, with the sample's own x and guesses."""
-        place, each = _places(i)
+        place, each = self._places(i)
         part = 2.0 * place / (each - 1.0) - 1.0
-        kinds = sorted(set(_RANGES))
-        kind = jnp.searchsorted(jnp.asarray(kinds), jnp.asarray(_RANGES)[i])
-        a = Candidates(*jax.lax.switch(kind.astype(jnp.int32), [_repeated(k) for k in kinds], at))
-        width = jnp.minimum(a.width, 0.5 * (a.last - a.first))
-        x = jnp.clip(a.x, a.first + width, a.last - width) + part * width
+        kinds = sorted(set(self.plan.ranges))
+        kind = jnp.searchsorted(jnp.asarray(kinds), jnp.asarray(self.plan.ranges)[i])
+        repeated = [_repeated(k, self.plan.samples) for k in kinds]
+        a = Candidates(*jax.lax.switch(kind.astype(jnp.int32), repeated, at))
+        least = jnp.minimum(jnp.maximum(a.first, jnp.log(self._stages(a))), a.last)
+        width = jnp.minimum(a.width, 0.5 * (a.last - least))
+        x = jnp.clip(a.x, least + width, a.last - width) + part * width
         guess = a.log_batch + (x - a.x) * jnp.where(x < a.x, a.left, a.right)
         return eqx.tree_at(lambda y: (y.x, y.width, y.log_batch), a, (x, width, guess))
+
+    def _places(self, i: Array) -> tuple[Array, Array]:
+        """(place of every sample in its range, samples of a range) in round i."""
+        samples = self.plan.samples
+        each = samples // jnp.asarray(self.plan.ranges)[i]
+        return (jnp.arange(samples) % each).astype(jnp.float64)[:, None], each.astype(jnp.float64)
 
     def _looked(self, q: Candidates, i: Array) -> Candidates:
         """Every sample at its least affordable batch."""
         tensor = jnp.clip(jnp.exp(q.x) / q.stages, q.low, q.high)
         rate = 1e6 * self.scenario.accelerator.price / self.budgets * jnp.exp(q.x)
 
-        def body(j: Array, old: _Look) -> _Look:
-            new = _newton(old)
-            before = (old.inverse, old.affordable, old.dear)
-            at, affordable, dear = (jnp.where(j > 0, n, o) for n, o in zip(new[:3], before, strict=True))
-            both = jnp.stack([at, at * (1.0 - _STEP)])
-            return _Look(at, affordable, dear, rate * both * self._step_time(tensor, 1.0 / both, q))
+        at = Place(tensor, q.stages, q.partition > 0.0, q.structure)
+        least, most = 1.0 / self.limits.max_batch, 1.0 / self._stages(q)
 
-        flat = jnp.zeros_like(q.x)
-        costs = jnp.stack([flat, flat])
-        ends = (flat + 1.0 / self.limits.max_batch, flat + 1.0 / q.stages)
-        guess = jnp.clip(jnp.exp(-q.log_batch), *ends)
-        look = jax.lax.fori_loop(0, jnp.asarray(_LOOKS)[i], body, _Look(guess, *ends, costs))
-        inverse, _, _, cost = _newton(look)
+        inverse, other = jnp.clip(jnp.exp(-q.log_batch), least, most), None
+        if q.drafts is not None:
+            # A shorter and a longer draft in turn: where all-reduces change, times are not straight in it.
+            shorter = (i % 2 == 1) & (q.drafts > self.scenario.draft_lengths[0])
+            other = q.drafts + jnp.where(shorter, -1.0, 1.0)
+        positive = self.limits.max_batch
+        look = kept(lambda: looked(self.scenario, at, inverse, q.drafts, other), positive)
+        inverse, drafts, cost = kept(lambda: best(self.scenario, look, rate, least, most), positive)
+        cost = jnp.maximum(cost, 1e-9)
         log_batch, log_speed = -jnp.log(inverse), jnp.log(rate * inverse / cost)
         slack = self._slack(tensor, q.stages, log_batch, log_speed)
         value = score(log_speed, jnp.minimum(slack, 1.0 + _AFFORDABLE - cost))
-        return eqx.tree_at(lambda y: (y.log_batch, y.value), q, (log_batch, value))
+        new = eqx.tree_at(lambda y: (y.log_batch, y.value), q, (log_batch, value))
+        return new if drafts is None else eqx.tree_at(lambda y: y.drafts, new, drafts)
 
-    def _step_time(self, tensor: Array, batch: Array, q: Candidates) -> Array:
-        """Seconds a token at batches with a further first axis. All points are one axis, which compiles to
-        the quickest loops."""
-        shape = batch.shape
-        given = (tensor, q.stages, q.partition, batch)
-        tensor, stages, partition, batch = (jnp.broadcast_to(y, shape).reshape(-1) for y in given)
-        speed = self.scenario.speed_among(layout_of(tensor, stages, batch), PARTITIONS, partition)
-        return (1.0 / speed).reshape(shape)
+    def _stages(self, q: Candidates) -> Array:
+        """Of the deeper pipeline of both models."""
+        if q.structure is None:
+            return q.stages
+        return jnp.maximum(q.stages, self.scenario.draft_pipeline(q.structure))
+
+    def _layout(self, tensor: Array, batch: Array, q: Candidates) -> Layout:
+        drafts = jnp.zeros(()) if q.drafts is None else _flat(q.drafts, batch)
+        return layout_of(*(_flat(x, batch) for x in (tensor, q.stages, batch)), drafts)
 
     def _slack(self, tensor: Array, stages: Array, log_batch: Array, log_speed: Array) -> Array:
         """The least of what memory (share of it) and demand (logarithm) leave."""
@@ -157,9 +156,9 @@ class _Search(eqx.Module):
 
     def _peaks(self, i: Array, q: Candidates) -> Array:
         """The most promising local maxima among the samples, as ranges."""
-        place, each = _places(i)
+        place, each = self._places(i)
         gap = jnp.maximum(2.0 * q.width / (each - 1.0), 1e-14)
-        slot = jnp.arange(_SAMPLES)[:, None]
+        slot = jnp.arange(self.plan.samples)[:, None]
         first, last = place == 0.0, place == each - 1.0
         rise = jnp.clip((_beside(q.log_batch, 1) - q.log_batch) / gap, -_STEEPEST, _STEEPEST)
         left = jnp.where(first, rise, _beside(rise, -1))
@@ -167,16 +166,16 @@ class _Search(eqx.Module):
         peak = (first | (q.value >= _beside(q.value, -1))) & (last | (q.value > _beside(q.value, 1)))
         rank = jnp.where(peak, _hope(q.value, place, each), -jnp.inf)
         order = []
-        for _ in range(_KEPT):
+        for _ in range(self.plan.kept):
             # Its place by two reductions: they take vector instructions, an argmax does not.
             highest = rank == jnp.max(rank, axis=0)
-            order.append(jnp.min(jnp.where(highest, slot, _SAMPLES - 1), axis=0)[None])
+            order.append(jnp.min(jnp.where(highest, slot, self.plan.samples - 1), axis=0)[None])
             rank = jnp.where(slot == order[-1], -jnp.inf, rank)
         # A range that rises to its end goes on beyond it as wide as before.
         width = jnp.where(first | last, q.width, _OVERLAP * gap)
         new = eqx.tree_at(lambda y: (y.width, y.left, y.right), q, (width, left, right))
         rows = jnp.take_along_axis(jnp.stack(jax.tree.leaves(new)), jnp.concatenate(order)[None], 1)
-        return jnp.pad(rows, ((0, 0), (0, max(_RANGES) - _KEPT), (0, 0)), mode="edge")
+        return jnp.pad(rows, ((0, 0), (0, max(self.plan.ranges) - self.plan.kept), (0, 0)), mode="edge")
 
     def _settled(self, at: Candidates, gain: Array) -> Envelope:
         """Each budget's best at fixed accelerators, at the least batch that meets every limit."""
@@ -184,45 +183,29 @@ class _Search(eqx.Module):
         log_batch = at.log_batch + jnp.asarray(_NUDGES)[:, None]
         log_batch = jnp.clip(log_batch, jnp.log(at.stages), jnp.log(self.limits.max_batch))
         batch = jnp.exp(log_batch)
-        log_speed = -jnp.log(self._step_time(tensor, batch, at))
+        speed = self.scenario.speed_among(self._layout(tensor, batch, at), _flat(at.partition > 0.0, batch))
+        log_speed = jnp.log(speed).reshape(batch.shape)
         cost = self.scenario.cost_at_speed(layout_of(tensor, at.stages, batch), jnp.exp(log_speed))
         over = jnp.log(cost / self.budgets)
         slack = self._slack(tensor, at.stages, log_batch, log_speed)
         values = score(log_speed, jnp.where(over <= 0.0, slack, jnp.minimum(slack, -over - 1e-9)))
         place = jnp.argmax(values, axis=0)[None]
         batch, value, cost = (jnp.take_along_axis(y, place, 0)[0] for y in (batch, values, cost))
-        layout = layout_of(tensor, at.stages, batch)
-        return Envelope(layout, at.partition, value, cost, gain, at.low, at.high)
+        layout = layout_of(tensor, at.stages, batch, 0.0 if at.drafts is None else at.drafts)
+        return Envelope(layout, at.partition, value, cost, gain)
 
 
-def _newton(look: _Look) -> tuple[Array, Array, Array, Array]:
-    """A step of Newton's method for cost = budget, in 1/b, in which cost is convex where rooflines tie: (1/b,
-    bounds, expected cost over budget).
-
-    From the dear side it is exact as soon as no kink lies between.
-    """
-    at, (cost, less) = look.inverse, look.costs
-    slope = jnp.clip((cost - less) / _STEP, 1e-9 * cost, 2.0 * cost)
-    affordable = jnp.where(cost > 1.0, look.affordable, jnp.maximum(look.affordable, at))
-    dear = jnp.where(cost > 1.0, jnp.minimum(look.dear, at), look.dear)
-    root = at * jnp.clip(1.0 + (1.0 - cost) / slope, 1e-4, 1e4)
-    root = jnp.where(root > dear, dear, jnp.maximum(root, affordable))
-    return root, affordable, dear, jnp.maximum(cost + slope * (root / at - 1.0), 1e-9)
+def _flat(y: Array, like: Array) -> Array:
+    return jnp.broadcast_to(y, like.shape).reshape(-1)
 
 
-def _places(i: Array) -> tuple[Array, Array]:
-    """(place of every sample in its range, samples of a range) in round i."""
-    each = _SAMPLES // jnp.asarray(_RANGES)[i]
-    return (jnp.arange(_SAMPLES) % each).astype(jnp.float64)[:, None], each.astype(jnp.float64)
-
-
-def _repeated(count: int) -> Callable[[Array], Array]:
+def _repeated(count: int, samples: int) -> Callable[[Array], Array]:
     """Every one of the first `count` ranges for all of its samples."""
 
     def each(rows: Array) -> Array:
         fields, _, budgets = rows.shape
-        wide = jnp.broadcast_to(rows[:, :count, None], (fields, count, _SAMPLES // count, budgets))
-        return wide.reshape(fields, _SAMPLES, budgets)
+        wide = jnp.broadcast_to(rows[:, :count, None], (fields, count, samples // count, budgets))
+        return wide.reshape(fields, samples, budgets)
 
     return each
 

@@ -1,8 +1,6 @@
 """The interface that every cost model has."""
 
 import abc
-import dataclasses
-import functools
 from typing import Any
 
 import equinox as eqx
@@ -112,13 +110,6 @@ class Scenario(eqx.Module):
     def speed_at_time(self, layout: Layout, time: StepTime) -> Array:
         """Tokens/s of one request at a known step time."""
         return self.tokens_per_step(layout) / time.total
-
-    def speed_among(self, layout: Layout, partitions: tuple[str, ...], which: Array) -> Array:
-        """Exact speed where each layout has a partition of its own, `which` indexes `partitions`."""
-        speeds = [self.speed(dataclasses.replace(layout, partition=name)) for name in partitions]
-        return functools.reduce(
-            lambda chosen, i: jnp.where(which == i, speeds[i], chosen), range(1, len(speeds)), speeds[0]
-        )
 
     def cost(self, layout: Layout, arithmetic: Arithmetic = EXACT) -> Array:
         """US dollars per million output tokens: 1e6 N price T / (b tokens per step)."""

@@ -1,7 +1,5 @@
 """Preset `Erdil2025`: the paper's equations in both revisions."""
 
-import functools
-import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +20,7 @@ from ._homogeneous import as_erdil_model
 
 PIPELINES = (1.0, 2.0, 4.0, 6.0)
 REVISIONS = ("2024-09", "2025-05")
+_NEAR = 1.0 + 1e-3
 
 
 class Erdil2025(Scenario):
@@ -106,10 +105,14 @@ class Erdil2025(Scenario):
         """1 without drafting; else (1 - alpha^k)/(1 - alpha), k = gamma + 1 (gamma in 2025-05)."""
         if self.acceptance is None:
             return jnp.ones_like(layout.draft_tokens)
-        verified = self._verified(layout.draft_tokens)
-        return geometric_sum(self.acceptance, verified)
+        return self.tokens_gained(layout.draft_tokens)
 
-    def _verified(self, gamma: Array) -> Array:
+    def tokens_gained(self, gamma: Array) -> Array:
+        """Expected tokens of a step with so many drafted ones."""
+        assert self.acceptance is not None
+        return geometric_sum(self.acceptance, self.verified_tokens(gamma))
+
+    def verified_tokens(self, gamma: Array) -> Array:
         """Tokens that one sequence brings to a verifying pass."""
         if self.revision == "2024-09":
             return gamma + 1.0
@@ -119,23 +122,77 @@ class Erdil2025(Scenario):
         """T_target(q) + gamma T_draft(1); the draft runs in its own best structure."""
         return self._step_time(layout, jnp.asarray(layout.partition == "2d"), arithmetic)
 
-    def speed_among(self, layout: Layout, partitions: tuple[str, ...], which: Array) -> Array:
-        """Exact speed of layouts with partitions of their own, in one evaluation of the equations."""
-        two_d = functools.reduce(
-            operator.or_, (which == i for i, name in enumerate(partitions) if name == "2d"), which < 0
-        )
-        return self.tokens_per_step(layout) / self._step_time(layout, two_d, EXACT).total
+    def speed_among(self, layout: Layout, two_d: Array, draft_time: Array | None = None) -> Array:
+        """Exact speed of layouts in 2-D where `two_d`, in 1-D elsewhere, in one evaluation of the equations.
+
+        `draft_time` states the seconds of a drafted token where they are known.
+        """
+        time = self.target_time(layout, two_d).total
+        if self.draft is not None:
+            draft_time = self.draft_time(layout).total if draft_time is None else draft_time
+            time = time + layout.draft_tokens * draft_time
+        return self.tokens_per_step(layout) / time
 
     def _step_time(self, layout: Layout, two_d: Array, arithmetic: Arithmetic) -> StepTime:
-        n, batch, gamma = layout.accelerators, layout.batch, layout.draft_tokens
-        queries = self.tokens_per_sequence * self._verified(gamma)
-        structure = (layout.pipeline, two_d, jnp.ones(()))
-        time = self._structured(self.model, queries, n, batch, *structure, arithmetic, layout.nodes)
+        time = self.target_time(layout, two_d, arithmetic)
         if self.draft is None:
             return StepTime(*jnp.broadcast_arrays(*_parts(time)))
-        extra = self._best(self.draft, self.tokens_per_sequence, n, batch, arithmetic)
+        gamma, extra = layout.draft_tokens, self.draft_time(layout, arithmetic=arithmetic)
         parts = [a + gamma * b for a, b in zip(_parts(time), _parts(extra), strict=True)]
         return StepTime(*jnp.broadcast_arrays(*parts))
+
+    def target_time(self, layout: Layout, two_d: Array, arithmetic: Arithmetic = EXACT) -> StepTime:
+        """T_target(q): seconds of the pass that verifies drafted tokens, or of a plain one."""
+        queries = self.tokens_per_sequence * self.verified_tokens(layout.draft_tokens)
+        structure = (layout.pipeline, two_d, jnp.ones(()))
+        at = (layout.accelerators, layout.batch, *structure)
+        return self._structured(self.model, queries, *at, arithmetic, layout.nodes)
+
+    # The draft runs in a structure of its own, whatever the partition of the layout.
+
+    @property
+    def draft_lengths(self) -> tuple[int, ...]:
+        """Whole numbers of drafted tokens; only 0 without a draft."""
+        first = 0 if self.revision == "2024-09" else min(2, self.gamma_max)
+        return tuple(range(first, self.gamma_max + 1))
+
+    def draft_time(
+        self, layout: Layout, structure: Array | None = None, arithmetic: Arithmetic = EXACT
+    ) -> StepTime:
+        """Seconds of a drafted token, in the quickest structure or in one from `draft_structure`."""
+        assert self.draft is not None
+        n, batch = layout.accelerators, layout.batch
+        if structure is None:
+            return self._best(self.draft, self.tokens_per_sequence, n, batch, arithmetic)
+        given = (_taken(x, structure) for x in self._structures(n))
+        return self._structured(self.draft, self.tokens_per_sequence, n, batch, *given, arithmetic)
+
+    def draft_structure(self, layout: Layout) -> Array:
+        """The index of the draft's quickest structure, of those that a hair more would make legal."""
+        assert self.draft is not None
+        n, batch = jnp.broadcast_arrays(layout.accelerators, layout.batch)
+        # Structures are the first axis, so that the reductions take vector instructions.
+        pipeline, two_d, scale = (
+            jnp.moveaxis(jnp.broadcast_to(x, (*n.shape, x.shape[-1])), -1, 0) for x in self._structures(n)
+        )
+        given = (self.tokens_per_sequence, n, batch, pipeline, two_d, scale)
+        total = self._structured(self.draft, *given, EXACT).total
+        total = jnp.where(self._legal(pipeline, n, batch, _NEAR), total, jnp.inf)
+        number = jnp.arange(len(total)).reshape(-1, *[1] * n.ndim)
+        return jnp.min(jnp.where(total == jnp.min(total, axis=0), number, len(total)), axis=0)
+
+    def _legal(self, pipeline: Array, n: Array, batch: Array, near: float = 1.0) -> Array:
+        """Whether accelerators and sequences, or a hair more of them, fill every stage."""
+        return (pipeline <= near * jnp.minimum(n, batch)) | (self.revision == "2025-05")
+
+    @property
+    def pipelines(self) -> tuple[float, ...]:
+        """Pipeline degrees that a model, or its draft, may have."""
+        return PIPELINES if self.revision == "2024-09" else (1.0,)
+
+    def draft_pipeline(self, structure: Array) -> Array:
+        """The pipeline degree of a structure from `draft_structure`."""
+        return _taken(self._structures(jnp.ones(()))[0], structure)
 
     def memory_margin(self, layout: Layout, arithmetic: Arithmetic = EXACT) -> Array:
         """HBM size - (kv(b) + w params)/N, bytes per accelerator."""
@@ -145,13 +202,11 @@ class Erdil2025(Scenario):
 
     def degrees(self, max_accelerators: int) -> tuple[Layout, ...]:
         """Whole tensor degrees; pipeline 1, 2, 4 or 6 (1 in 2025-05); 1-D and 2-D."""
-        pipelines = PIPELINES if self.revision == "2024-09" else (1.0,)
-        first = 0 if self.revision == "2024-09" else min(2, self.gamma_max)
         rows = [
             (float(m), p, float(g))
-            for p in pipelines
+            for p in self.pipelines
             for m in range(1, int(max_accelerators // p) + 1)
-            for g in ([0] if self.draft is None else range(first, self.gamma_max + 1))
+            for g in self.draft_lengths
         ]
         t, p, g = (jnp.asarray(c) for c in np.asarray(rows, float).reshape(-1, 3).T)
         one = jnp.ones_like(t)
@@ -159,22 +214,20 @@ class Erdil2025(Scenario):
 
     def families(self, max_accelerators: Array) -> tuple[Family, ...]:
         """Each pipeline degree in 1-D and in 2-D; the tensor degree is real."""
-        stages = PIPELINES if self.revision == "2024-09" else (1.0,)
-        drafts = jnp.asarray(float(self.gamma_max))
-        first = float(min(2, self.gamma_max)) if self.revision == "2025-05" else 0.0
+        first, last = (jnp.asarray(float(self.draft_lengths[i])) for i in (0, -1))
         return tuple(
             Family(
                 tensor_high=max_accelerators / p,
                 pipeline_low=jnp.asarray(p),
                 pipeline_high=jnp.asarray(p),
-                draft_low=jnp.asarray(first),
-                draft_high=drafts,
+                draft_low=first,
+                draft_high=last,
                 fixed_pipeline=True,
                 drafted=self.draft is not None,
                 partition=kind,
             )
             for kind in ("1d", "2d")
-            for p in stages
+            for p in self.pipelines
         )
 
     # The paper's own search, over real N and batch.
@@ -226,9 +279,8 @@ class Erdil2025(Scenario):
     def _best_speculative(self, n: Array, batch: Array) -> Array:
         assert self.draft is not None
         draft = self._best(self.draft, self.tokens_per_sequence, n, batch, EXACT).total
-        first = 0 if self.revision == "2024-09" else min(2, self.gamma_max)
-        gamma = jnp.arange(first, self.gamma_max + 1, dtype=jnp.float64)
-        queries = self.tokens_per_sequence * self._verified(gamma)
+        gamma = jnp.asarray(self.draft_lengths, jnp.float64)
+        queries = self.tokens_per_sequence * self.verified_tokens(gamma)
         target = self._best(self.model, queries, n[..., None], batch[..., None], EXACT).total
         gained = self.tokens_per_step(Layout(draft_tokens=gamma))
         return jnp.min((target + gamma * draft[..., None]) / gained, axis=-1)
@@ -238,22 +290,19 @@ class Erdil2025(Scenario):
     ) -> StepTime:
         """The quickest structure at each point; structures are a last axis, then chosen."""
         n, batch, queries = (jnp.asarray(x)[..., None] for x in (n, batch, queries))
-        if self.revision == "2024-09":
-            pipeline = jnp.asarray(PIPELINES * 2)
-            two_d = jnp.asarray([True] * 4 + [False] * 4)
-            scale = jnp.ones(())
-            legal = pipeline <= jnp.minimum(n, batch)
-        else:
-            steps = jnp.linspace(0.0, 1.0, 6)
-            scale = jnp.concatenate([jnp.maximum(n, 1.0) ** steps] * 2, axis=-1)
-            pipeline = jnp.ones(12)
-            two_d = jnp.asarray([True] * 6 + [False] * 6)
-            legal = jnp.asarray(True)
-        time = self._structured(model, queries, n, batch, pipeline, two_d, scale, arithmetic)
-        total = jnp.where(legal, time.total, jnp.inf)
+        structure = self._structures(n[..., 0])
+        time = self._structured(model, queries, n, batch, *structure, arithmetic)
+        total = jnp.where(self._legal(structure[0], n, batch), time.total, jnp.inf)
         choice = jnp.argmin(total, axis=-1, keepdims=True)
         parts = [jnp.broadcast_to(x, total.shape) for x in (*_parts(time)[:-1], total)]
         return StepTime(*(jnp.take_along_axis(x, choice, -1)[..., 0] for x in parts))
+
+    def _structures(self, n: Array) -> tuple[Array, Array, Array]:
+        """Pipeline degree, whether 2-D, and attention scale-down of every structure (last axis)."""
+        if self.revision == "2024-09":
+            return jnp.asarray(PIPELINES * 2), jnp.asarray([True] * 4 + [False] * 4), jnp.ones(8)
+        scale = jnp.maximum(n[..., None], 1.0) ** jnp.linspace(0.0, 1.0, 6)
+        return jnp.ones(12), jnp.asarray([True] * 6 + [False] * 6), jnp.concatenate([scale] * 2, axis=-1)
 
     def _structured(
         self,
@@ -283,6 +332,14 @@ def _points(n: Any, batch: Any) -> tuple[Array, Array]:
     n, batch = jnp.asarray(n, jnp.float64), jnp.asarray(batch, jnp.float64)
     n, batch = jnp.broadcast_arrays(n, batch)
     return n, batch
+
+
+def _taken(x: Array, index: Array) -> Array:
+    """Entries of the last axis; a gather would take no vector instructions."""
+    chosen = x[..., 0]
+    for i in range(1, x.shape[-1]):
+        chosen = jnp.where(index == i, x[..., i], chosen)
+    return chosen
 
 
 def _parts(time: StepTime) -> tuple[Array, ...]:

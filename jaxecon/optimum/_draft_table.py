@@ -1,0 +1,81 @@
+"""The best draft length at every entry of the frontier's table."""
+
+import functools
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from ..scenarios import Erdil2025
+from ..specs import Layout
+from ._envelope_types import PARTITIONS, Spaces, kept
+
+_GROWTH = 0.25
+"""Distance of the lengths tried, over the length, where that is more than one token."""
+_FAR = 6
+"""The draft length, over the least, of the second evaluation."""
+_PLACES = 10
+"""Bits of a number that hold a place."""
+
+
+def best_drafts(scenario: Erdil2025, s: Spaces, layout: Layout) -> tuple[tuple[Array, Array], Array]:
+    """(speeds as costs in `Table`, drafted tokens) at the best draft length.
+
+    The parts of the target's time are affine in the draft length between kinks, so that two evaluations tell
+    them at all lengths.
+    """
+    lengths = jnp.asarray(_tried(scenario.draft_lengths), jnp.float64)
+    tokens = scenario.tokens_gained(lengths)
+    # A number of the question, since the compiler removes conditions on constants.
+    positive = scenario.accelerator.hbm_bandwidth
+    two_d, shape = s.partition[:, None] > 0.0, (len(layout.batch), *layout.tensor.shape)
+
+    def parts(drafts: Array) -> tuple[Array, ...]:
+        time = scenario.target_time(eqx.tree_at(lambda y: y.draft_tokens, layout, drafts), two_d)
+        rest = time.total - time.roofline_bound
+        return tuple(jnp.broadcast_to(x, shape) for x in (rest, time.arithmetic, time.memory))
+
+    low, high = lengths[0], lengths[min(_FAR, len(lengths) - 1)]
+    first = kept(lambda: parts(low), positive)
+    span = jnp.maximum(high - low, 1.0)
+    slopes = kept(lambda: tuple((y - x) / span for x, y in zip(first, parts(high), strict=True)), positive)
+    draft = kept(lambda: _draft_time(scenario, layout), positive)
+
+    def time_at(drafts: Array, gained: Array) -> Array:
+        rest, arithmetic, memory = (x + (drafts - low) * y for x, y in zip(first, slopes, strict=True))
+        return (rest + jnp.maximum(arithmetic, memory) + drafts * draft) / gained
+
+    # Positive numbers are ordered as their bits are, of which the last hold the place: see `candidates`.
+    last = jnp.int64(2**_PLACES - 1)
+    bits = [
+        (jax.lax.bitcast_convert_type(time_at(lengths[k], tokens[k]), jnp.int64) & ~last) | k
+        for k in range(len(lengths))
+    ]
+    best = kept(lambda: functools.reduce(jnp.minimum, bits), positive)
+    place = (best & last).astype(jnp.int32)
+    before = jnp.concatenate([place[:1], place[:-1]])
+    time = jax.lax.bitcast_convert_type(best & ~last, jnp.float64)
+    return (1.0 / time, 1.0 / time_at(lengths[before], tokens[before])), lengths[place]
+
+
+def _tried(lengths: tuple[int, ...]) -> list[int]:
+    """Ever fewer lengths as they grow."""
+    few = [0]
+    while few[-1] < len(lengths) - 1:
+        few.append(min(few[-1] + max(1, round(_GROWTH * few[-1])), len(lengths) - 1))
+    return [lengths[i] for i in few]
+
+
+def _draft_time(scenario: Erdil2025, layout: Layout) -> Array:
+    """Seconds of a drafted token, which do not depend on the partition of the target: see `spaces`."""
+    half = layout.tensor.shape[0] // len(PARTITIONS)
+    one = Layout(
+        layout.tensor[:half],
+        layout.pipeline[:half],
+        *[jnp.ones(())] * 2,
+        layout.batch[:, :half],
+        jnp.zeros(()),
+    )
+    time = jnp.broadcast_to(scenario.draft_time(one).total, (len(layout.batch), *one.tensor.shape))
+    return jnp.concatenate([time] * len(PARTITIONS), axis=1)

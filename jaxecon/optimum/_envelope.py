@@ -2,9 +2,10 @@
 
 Every round samples all ranges of ln N that may hold the maximum of speed, each sample at the smallest batch
 that its budget affords, and goes on with the best local maxima and a range as wide as the samples were
-apart. Kinks and edges need no cases of their own. At given degrees the time of a step is affine in the batch
-between the kinks of the paper's equations, so that cost is affine in 1/b, and Newton's method finds the
-batch. All evaluations are by the exact arithmetic; the last one is of batches that meet every limit.
+apart. Kinks and edges need no cases of their own; `_affordable.py` finds the batch. Drafts have the whole
+length that is best at each sample, and a structure that the middle of its range decides: the best of all is
+many times the work, and a maximum never lies where it changes. All evaluations are by the exact arithmetic;
+the last one is of batches that meet every limit, with the draft in its best structure.
 
 In all arrays budgets are the last axis.
 """
@@ -36,6 +37,7 @@ class _Plan:
     """Of every round, which share its samples."""
     samples: int
     kept: int
+    """Local maxima with which a round goes on."""
 
 
 _PLAIN = _Plan((8, 4, 4, 4, 2, 1), 40, 4)
@@ -117,10 +119,8 @@ class _Search(eqx.Module):
         """Every sample at its least affordable batch."""
         tensor = jnp.clip(jnp.exp(q.x) / q.stages, q.low, q.high)
         rate = 1e6 * self.scenario.accelerator.price / self.budgets * jnp.exp(q.x)
-
         at = Place(tensor, q.stages, q.partition > 0.0, q.structure)
         least, most = 1.0 / self.limits.max_batch, 1.0 / self._stages(q)
-
         inverse, other = jnp.clip(jnp.exp(-q.log_batch), least, most), None
         if q.drafts is not None:
             # A shorter and a longer draft in turn: where all-reduces change, times are not straight in it.

@@ -22,3 +22,8 @@ class StepTime(eqx.Module):
     def roofline_bound(self) -> Array:
         """A time that no step can beat: the larger of arithmetic and memory, in seconds."""
         return jnp.maximum(self.arithmetic, self.memory)
+
+    @property
+    def beside_roofs(self) -> Array:
+        """What arithmetic and memory traffic have no share in, in seconds."""
+        return self.total - self.roofline_bound

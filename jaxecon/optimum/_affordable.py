@@ -75,7 +75,7 @@ def _parts(
         time = scenario.target_time(layout, flat(at.two_d))
     else:
         time = scenario.draft_time(layout, flat(structure))
-    parts = (time.total - time.roofline_bound, time.arithmetic, time.memory)
+    parts = (time.beside_roofs, time.arithmetic, time.memory)
     return tuple(x.reshape(batch.shape) for x in parts)
 
 

@@ -9,7 +9,7 @@ from jaxtyping import Array
 
 from ..scenarios import Erdil2025
 from ..specs import Layout
-from ._envelope_types import PARTITIONS, Spaces, kept
+from ._envelope_types import PARTITIONS, Spaces, kept, layout_of
 
 _GROWTH = 0.25
 """Distance of the lengths tried, over the length, where that is more than one token."""
@@ -33,8 +33,7 @@ def best_drafts(scenario: Erdil2025, s: Spaces, layout: Layout) -> tuple[tuple[A
 
     def parts(drafts: Array) -> tuple[Array, ...]:
         time = scenario.target_time(eqx.tree_at(lambda y: y.draft_tokens, layout, drafts), two_d)
-        rest = time.total - time.roofline_bound
-        return tuple(jnp.broadcast_to(x, shape) for x in (rest, time.arithmetic, time.memory))
+        return tuple(jnp.broadcast_to(x, shape) for x in (time.beside_roofs, time.arithmetic, time.memory))
 
     low, high = lengths[0], lengths[min(_FAR, len(lengths) - 1)]
     first = kept(lambda: parts(low), positive)
@@ -46,7 +45,8 @@ def best_drafts(scenario: Erdil2025, s: Spaces, layout: Layout) -> tuple[tuple[A
         rest, arithmetic, memory = (x + (drafts - low) * y for x, y in zip(first, slopes, strict=True))
         return (rest + jnp.maximum(arithmetic, memory) + drafts * draft) / gained
 
-    # Positive numbers are ordered as their bits are, of which the last hold the place: see `candidates`.
+    # Positive numbers are ordered as their bits are, of which the last hold the place: an argmin takes no
+    # vector instructions.
     last = jnp.int64(2**_PLACES - 1)
     bits = [
         (jax.lax.bitcast_convert_type(time_at(lengths[k], tokens[k]), jnp.int64) & ~last) | k
@@ -70,12 +70,6 @@ def _tried(lengths: tuple[int, ...]) -> list[int]:
 def _draft_time(scenario: Erdil2025, layout: Layout) -> Array:
     """Seconds of a drafted token, which do not depend on the partition of the target: see `spaces`."""
     half = layout.tensor.shape[0] // len(PARTITIONS)
-    one = Layout(
-        layout.tensor[:half],
-        layout.pipeline[:half],
-        *[jnp.ones(())] * 2,
-        layout.batch[:, :half],
-        jnp.zeros(()),
-    )
+    one = layout_of(layout.tensor[:half], layout.pipeline[:half], layout.batch[:, :half])
     time = jnp.broadcast_to(scenario.draft_time(one).total, (len(layout.batch), *one.tensor.shape))
     return jnp.concatenate([time] * len(PARTITIONS), axis=1)

@@ -55,9 +55,10 @@ def tabulate(scenario: Erdil2025, limits: Limits, s: Spaces) -> Table:
     stages = s.stages[:, None]
     log_batch = _batches(scenario, limits, stages)
     layout = layout_of(tensor, stages, jnp.exp(log_batch))
-    speeds: tuple[Array, ...] = (scenario.speed_among(layout, s.partition[:, None] > 0.0),)
-    drafts = None
-    if scenario.draft is not None:
+    speeds: tuple[Array, ...]
+    if scenario.draft is None:
+        speeds, drafts = (scenario.speed_among(layout, s.partition[:, None] > 0.0),), None
+    else:
         speeds, drafts = best_drafts(scenario, s, layout)
     costs = tuple(scenario.cost_at_speed(layout, speed) for speed in speeds)
     return Table(*degrees, log_batch, costs, jnp.log(speeds[0][0]), _most(scenario, tensor, stages), drafts)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import jaxecon as je
-from jaxecon.optimum._envelope import envelope
+from jaxecon.optimum import _side_by_side as side_by_side
+from jaxecon.optimum._relaxation import Limits
 
 BUDGETS = np.geomspace(0.5, 3.0, 8)
 
@@ -59,11 +60,19 @@ def test_unreachable_budgets_are_left_out(scenario):
 
 def test_one_compilation_per_structure(scenario):
     je.relaxed_frontier(scenario, BUDGETS)
-    before = envelope._cache_size()
+    searches = _programs(scenario)
+    before = [x._cache_size() for x in searches]
     other = eqx.tree_at(lambda s: s.accelerator.hbm_bandwidth, scenario, replace_fn=lambda x: 2.0 * x)
     je.relaxed_frontier(other, 1.1 * BUDGETS, max_accelerators=512)
     je.relaxed_frontier(other, BUDGETS[:7])
-    assert envelope._cache_size() == before
+    assert _programs(other) == searches
+    assert [x._cache_size() for x in searches] == before
+
+
+def _programs(scenario):
+    limits = Limits(*map(np.asarray, (1.0, 1024.0, 65536.0)))
+    search = side_by_side.searches(jax.tree.structure((scenario, limits)))
+    return search.table, search.rows
 
 
 def _on_a_grid(scenario, budgets):

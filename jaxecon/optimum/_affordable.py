@@ -65,34 +65,29 @@ def looked(scenario: Erdil2025, at: Place, inverse: Array, drafts: Array | None,
 def _parts(
     scenario: Erdil2025, at: Place, batch: Array, drafts: Array | None, structure: Array | None
 ) -> tuple[Array, ...]:
-    """All points are one axis, which compiles to the quickest loops."""
-
-    def flat(y: Array) -> Array:
-        return jnp.broadcast_to(y, batch.shape).reshape(-1)
-
-    layout = layout_of(flat(at.tensor), flat(at.stages), flat(batch), 0.0 if drafts is None else flat(drafts))
+    layout = layout_of(at.tensor, at.stages, batch, 0.0 if drafts is None else drafts)
     if structure is None:
-        time = scenario.target_time(layout, flat(at.two_d))
+        time = scenario.target_time(layout, at.two_d)
     else:
-        time = scenario.draft_time(layout, flat(structure))
+        time = scenario.draft_time(layout, structure)
     parts = (time.beside_roofs, time.arithmetic, time.memory)
-    return tuple(x.reshape(batch.shape) for x in parts)
+    return tuple(jnp.broadcast_to(x, batch.shape) for x in parts)
 
 
 def best(
     scenario: Erdil2025, look: Look, rate: Array, least: Array, most: Array
 ) -> tuple[Array, Array | None, Array]:
     """(1/b between its bounds, drafted tokens, cost over the budget) by the parts' lines."""
-    batch = 1.0 / look.inverse
-    target = [_line(x, batch) for x in look.target]
+    target = [_line(x, look.inverse) for x in look.target]
     if look.drafts is None:
         sums = _roofs(target)
         root = jnp.clip(_root(sums, 1.0 / rate), least, most)
         return root, None, rate * _time(sums, root)
-    draft = [_line(x, batch) for x in look.draft]
+    draft = [_line(x, look.inverse) for x in look.draft]
     queries = scenario.verified_tokens(look.drafts)
     more = scenario.verified_tokens(look.other) - queries
-    per_query = [(x[2] - x[0]) / (batch * jnp.where(more == 0.0, 1.0, more)) for x in look.target]
+    each = look.inverse / jnp.where(more == 0.0, 1.0, more)
+    per_query = [(x[2] - x[0]) * each for x in look.target]
 
     def sums_at(drafts: Array) -> list[Line]:
         extra = scenario.verified_tokens(drafts) - queries
@@ -101,16 +96,23 @@ def best(
         return [(x[0] + y[0], x[1] + y[1]) for x in _roofs(verify) for y in _roofs(drawn)]
 
     lengths = scenario.draft_lengths
+    every = scenario.tokens_gained(jnp.asarray(lengths, jnp.float64))
+
+    def gained(drafts: Array) -> Array:
+        places = (drafts - lengths[0]).astype(jnp.int32)
+        return every.at[places].get(mode="promise_in_bounds", wrap_negative_indices=False)
+
     tried = [
         jnp.clip(jnp.round(look.drafts) + step, lengths[0], lengths[-1])
         for step in range(-_REACH, _REACH + 1)
     ]
-    roots = [jnp.clip(_root(sums_at(x), scenario.tokens_gained(x) / rate), least, most) for x in tried]
+    each = 1.0 / rate
+    roots = [jnp.clip(_root(sums_at(x), gained(x) * each), least, most) for x in tried]
     root = functools.reduce(jnp.maximum, roots)
     drafts = tried[0]
     for other, value in zip(tried[1:], roots[1:], strict=True):
         drafts = jnp.where(value == root, other, drafts)
-    return root, drafts, rate * _time(sums_at(drafts), root) / scenario.tokens_gained(drafts)
+    return root, drafts, rate * _time(sums_at(drafts), root) / gained(drafts)
 
 
 def _roofs(parts: list[Line]) -> list[Line]:
@@ -119,16 +121,23 @@ def _roofs(parts: list[Line]) -> list[Line]:
     return [(a + x, b + y) for x, y in rooflines]
 
 
-def _line(part: Array, batch: Array) -> Line:
+def _line(part: Array, inverse: Array) -> Line:
     """A part of the time along the batch."""
-    slope = (part[1] - part[0]) * (1.0 - _STEP) / (batch * _STEP)
-    return part[0] - slope * batch, slope
+    rise = (part[1] - part[0]) * (1.0 / _STEP - 1.0)
+    return part[0] - rise, rise * inverse
 
 
 def _root(sums: list[Line], bound: Array) -> Array:
     """The greatest u at which u T = A u + B is within a bound for every choice of roofs."""
-    roots = [(bound - offset) / jnp.maximum(slope, 1e-300) for slope, offset in sums]
-    return functools.reduce(jnp.minimum, roots)
+    quotients = [(bound - offset, jnp.maximum(slope, 1e-300)) for slope, offset in sums]
+    above, below = functools.reduce(_lesser, quotients)
+    return above / below
+
+
+def _lesser(x: tuple[Array, Array], y: tuple[Array, Array]) -> tuple[Array, Array]:
+    """Of two quotients with positive divisors, without dividing."""
+    first = x[0] * y[1] <= y[0] * x[1]
+    return jnp.where(first, x[0], y[0]), jnp.where(first, x[1], y[1])
 
 
 def _time(sums: list[Line], inverse: Array) -> Array:

@@ -12,12 +12,12 @@ from jaxtyping import Array
 from .._errors import InputError
 from ..scenarios import Erdil2025, Scenario
 from ..specs import Layout
-from ._envelope import envelope
 from ._envelope_types import PARTITIONS, Found
 from ._frontier import Frontier, certified_frontier
 from ._relaxation import Limits
 from ._relaxed import Solutions, solve_relaxed
 from ._scan import UNFIT
+from ._side_by_side import envelopes
 from ._space import MAX_ACCELERATORS, MAX_BATCH
 
 
@@ -106,7 +106,7 @@ def _enveloped(scenario: Erdil2025, limits: Limits, budgets: np.ndarray) -> Rela
     """All budgets by one search, their number padded to a power of two."""
     padded = np.full(1 << (len(budgets) - 1).bit_length(), budgets[-1])
     padded[: len(budgets)] = budgets
-    rows = np.asarray(envelope(scenario, limits, padded))[:, : len(budgets)]
+    rows = envelopes(scenario, limits, padded)[:, : len(budgets)]
     found = Found(*rows[:, Found(*rows).log_speed > UNFIT])
     one = np.ones_like(found.batch)
     degrees = (found.tensor, found.stages, one, one, found.batch, found.drafts)

@@ -20,13 +20,14 @@ _PLACES = 10
 
 
 def best_drafts(scenario: Erdil2025, s: Spaces, layout: Layout) -> tuple[tuple[Array, Array], Array]:
-    """(speeds as costs in `Table`, drafted tokens) at the best draft length.
+    """((seconds per token at the best draft length, and at that of the entry before), drafted tokens).
 
     The parts of the target's time are affine in the draft length between kinks, so that two evaluations tell
     them at all lengths.
     """
     lengths = jnp.asarray(_tried(scenario.draft_lengths), jnp.float64)
-    tokens = scenario.tokens_gained(lengths)
+    # Products take a fraction of the time of quotients.
+    share = 1.0 / scenario.tokens_gained(lengths)
     # A number of the question, since the compiler removes conditions on constants.
     positive = scenario.accelerator.hbm_bandwidth
     two_d, shape = s.partition[:, None] > 0.0, (len(layout.batch), *layout.tensor.shape)
@@ -41,22 +42,22 @@ def best_drafts(scenario: Erdil2025, s: Spaces, layout: Layout) -> tuple[tuple[A
     slopes = kept(lambda: tuple((y - x) / span for x, y in zip(first, parts(high), strict=True)), positive)
     draft = kept(lambda: _draft_time(scenario, layout), positive)
 
-    def time_at(drafts: Array, gained: Array) -> Array:
+    def time_at(drafts: Array, share: Array) -> Array:
         rest, arithmetic, memory = (x + (drafts - low) * y for x, y in zip(first, slopes, strict=True))
-        return (rest + jnp.maximum(arithmetic, memory) + drafts * draft) / gained
+        return (rest + jnp.maximum(arithmetic, memory) + drafts * draft) * share
 
     # Positive numbers are ordered as their bits are, of which the last hold the place: an argmin takes no
     # vector instructions.
     last = jnp.int64(2**_PLACES - 1)
-    bits = [
-        (jax.lax.bitcast_convert_type(time_at(lengths[k], tokens[k]), jnp.int64) & ~last) | k
-        for k in range(len(lengths))
-    ]
-    best = kept(lambda: functools.reduce(jnp.minimum, bits), positive)
+
+    def bits(k: int) -> Array:
+        return (jax.lax.bitcast_convert_type(time_at(lengths[k], share[k]), jnp.int64) & ~last) | k
+
+    best = kept(lambda: functools.reduce(jnp.minimum, map(bits, range(len(lengths)))), positive)
     place = (best & last).astype(jnp.int32)
     before = jnp.concatenate([place[:1], place[:-1]])
     time = jax.lax.bitcast_convert_type(best & ~last, jnp.float64)
-    return (1.0 / time, 1.0 / time_at(lengths[before], tokens[before])), lengths[place]
+    return (time, time_at(lengths[before], share[before])), lengths[place]
 
 
 def _tried(lengths: tuple[int, ...]) -> list[int]:

@@ -11,7 +11,6 @@ In all arrays budgets are the last axis.
 """
 
 import dataclasses
-import functools
 from collections.abc import Callable
 
 import equinox as eqx
@@ -24,8 +23,8 @@ from .._numerics import EXACT
 from ..scenarios import Erdil2025
 from ..specs import Layout
 from ._affordable import Place, best, looked
-from ._envelope_table import candidates, entries, levels, tabulate
-from ._envelope_types import WIDE, Candidates, Envelope, kept, layout_of, rows_of, score, spaces
+from ._envelope_table import Table, candidates, levels
+from ._envelope_types import Candidates, Envelope, kept, layout_of, rows_of, score, spaces
 from ._relaxation import Limits
 
 
@@ -54,14 +53,11 @@ class _State(eqx.Module):
     gain: Array
 
 
-@functools.partial(jax.jit, compiler_options=WIDE)
-def envelope(scenario: Erdil2025, limits: Limits, budgets: Array) -> Array:
+def envelope(scenario: Erdil2025, limits: Limits, table: Table, budgets: Array) -> Array:
     """The fastest layout of real degrees within each budget, as rows of `Found`; `limits.budget` is not
     used."""
     s = spaces(scenario.families(limits.max_accelerators))
-    table = kept(lambda: tabulate(scenario, limits, s), limits.max_batch)
-    batch = kept(lambda: entries(table, budgets), limits.max_batch)
-    found = kept(lambda: levels(scenario, limits, s, table, budgets, batch), limits.max_batch)
+    found = levels(scenario, limits, s, table, budgets)
     plan = _PLAIN if scenario.draft is None else _DRAFTED
     at = candidates(limits, s, table, found, max(plan.ranges))
     search = _Search(scenario, limits, budgets, plan)
@@ -131,7 +127,7 @@ class _Search(eqx.Module):
         inverse, drafts, cost = kept(lambda: best(self.scenario, look, rate, least, most), positive)
         cost = jnp.maximum(cost, 1e-9)
         log_batch, log_speed = -jnp.log(inverse), jnp.log(rate * inverse / cost)
-        slack = self._slack(tensor, q.stages, log_batch, log_speed)
+        slack = self._slack(layout_of(tensor, q.stages, 1.0 / inverse), log_batch, log_speed)
         value = score(log_speed, jnp.minimum(slack, 1.0 + _AFFORDABLE - cost))
         new = eqx.tree_at(lambda y: (y.log_batch, y.value), q, (log_batch, value))
         return new if drafts is None else eqx.tree_at(lambda y: y.drafts, new, drafts)
@@ -146,9 +142,9 @@ class _Search(eqx.Module):
         drafts = jnp.zeros(()) if q.drafts is None else _flat(q.drafts, batch)
         return layout_of(*(_flat(x, batch) for x in (tensor, q.stages, batch)), drafts)
 
-    def _slack(self, tensor: Array, stages: Array, log_batch: Array, log_speed: Array) -> Array:
+    def _slack(self, layout: Layout, log_batch: Array, log_speed: Array) -> Array:
         """The least of what memory (share of it) and demand (logarithm) leave."""
-        room = self.scenario.memory_margin(layout_of(tensor, stages, jnp.exp(log_batch)), EXACT)
+        room = self.scenario.memory_margin(layout, EXACT)
         slack = room / self.scenario.accelerator.hbm_size
         if self.scenario.workload.demand is not None:
             slack = jnp.minimum(slack, jnp.log(self.scenario.workload.demand) - log_speed - log_batch)
@@ -185,9 +181,10 @@ class _Search(eqx.Module):
         batch = jnp.exp(log_batch)
         speed = self.scenario.speed_among(self._layout(tensor, batch, at), _flat(at.partition > 0.0, batch))
         log_speed = jnp.log(speed).reshape(batch.shape)
-        cost = self.scenario.cost_at_speed(layout_of(tensor, at.stages, batch), jnp.exp(log_speed))
+        layout = layout_of(tensor, at.stages, batch)
+        cost = self.scenario.cost_at_speed(layout, jnp.exp(log_speed))
         over = jnp.log(cost / self.budgets)
-        slack = self._slack(tensor, at.stages, log_batch, log_speed)
+        slack = self._slack(layout, log_batch, log_speed)
         values = score(log_speed, jnp.where(over <= 0.0, slack, jnp.minimum(slack, -over - 1e-9)))
         place = jnp.argmax(values, axis=0)[None]
         batch, value, cost = (jnp.take_along_axis(y, place, 0)[0] for y in (batch, values, cost))

@@ -8,15 +8,15 @@ the draft may have.
 """
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._numerics import EXACT
 from ..scenarios import Erdil2025
 from ._draft_table import best_drafts
-from ._envelope_types import Spaces, layout_of, score
+from ._envelope_types import FIT, Spaces, kept, layout_of
 from ._relaxation import Limits
-from ._scan import UNFIT
 
 _EVEN, _BATCHES = 64, 24
 _DOMAINS = (*range(1, 17), 20, 24, 28, 32, 40, 48, 64)
@@ -25,7 +25,6 @@ _MORE = 48
 _ABOVE = 1.0 + 1e-12
 _FARTHEST = 1e-9
 """Least 1/b beyond the last entry, over that of the last."""
-_RANKS = 1e6
 _NARROWEST = 0.03
 """Half the width of the range about a peak, where the grid is finer than this."""
 
@@ -38,13 +37,17 @@ class Table(eqx.Module):
     low: Float[Array, "f boxes"]
     """Bounds of the boxes."""
     high: Float[Array, "f boxes"]
-    log_batch: Float[Array, "b f 1"]
-    costs: tuple[Float[Array, "b f g"], ...]
-    """US dollars per million tokens at the best draft length, then at that of the entry before."""
+    inverse: Float[Array, "b f"]
+    """1/batch, falling."""
+    costs: Float[Array, "b f g"]
+    """US dollars per million tokens at the best draft length."""
+    offset: Float[Array, "b-1 f g"]
+    """1/b between an entry and the next is offset + slope x cost."""
+    slope: Float[Array, "b-1 f g"]
     fastest: Float[Array, "f g"]
-    """ln of the speed at the least batch."""
+    """Speed at the least batch."""
     most: Float[Array, "f g"]
-    """ln of the largest batch that fits in memory."""
+    """The largest batch that fits in memory."""
     drafts: Float[Array, "b f g"] | None = None
     """Drafted tokens at which the speed is highest."""
 
@@ -53,15 +56,20 @@ def tabulate(scenario: Erdil2025, limits: Limits, s: Spaces) -> Table:
     degrees = grid(scenario, s)
     tensor = degrees[0]
     stages = s.stages[:, None]
-    log_batch = _batches(scenario, limits, stages)
-    layout = layout_of(tensor, stages, jnp.exp(log_batch))
-    speeds: tuple[Array, ...]
+    inverse = jnp.exp(-_batches(scenario, limits, stages))
+    layout = layout_of(tensor, stages, 1.0 / inverse)
+    times: tuple[Array, ...]
     if scenario.draft is None:
-        speeds, drafts = (scenario.speed_among(layout, s.partition[:, None] > 0.0),), None
+        times, drafts = (scenario.target_time(layout, s.partition[:, None] > 0.0).total,), None
     else:
-        speeds, drafts = best_drafts(scenario, s, layout)
-    costs = tuple(scenario.cost_at_speed(layout, speed) for speed in speeds)
-    return Table(*degrees, log_batch, costs, jnp.log(speeds[0][0]), _most(scenario, tensor, stages), drafts)
+        times, drafts = best_drafts(scenario, s, layout)
+    each = scenario.cost_at_speed(layout, jnp.ones(()))
+    costs, before = each * times[0], each * times[-1]
+    dearer = costs[:-1] - before[1:]
+    slope = (inverse[:-1] - inverse[1:]) / jnp.maximum(dearer, 1e-12 * costs[:-1])
+    lines = inverse[:-1] - slope * costs[:-1], slope
+    most = _most(scenario, tensor, stages)
+    return Table(*degrees, inverse[..., 0], costs, *lines, 1.0 / times[0][0], most, drafts)
 
 
 def _batches(scenario: Erdil2025, limits: Limits, stages: Array) -> Array:
@@ -77,10 +85,10 @@ def _batches(scenario: Erdil2025, limits: Limits, stages: Array) -> Array:
 
 
 def _most(scenario: Erdil2025, tensor: Array, stages: Array) -> Array:
-    """ln of the largest batch in memory, whose need is affine in the batch; very low where none fits."""
+    """The largest batch in memory, whose need is affine in the batch; very low where none fits."""
     batches = (jnp.zeros(()), jnp.ones(()))
     room, less = (scenario.memory_margin(layout_of(tensor, stages, b), EXACT) for b in batches)
-    return jnp.log(jnp.clip(room / jnp.maximum(room - less, 1e-300), 1e-20, 1e20))
+    return jnp.clip(room / jnp.maximum(room - less, 1e-300), 1e-20, 1e20)
 
 
 def grid(scenario: Erdil2025, s: Spaces) -> tuple[Array, Array, Array, Array]:
@@ -100,48 +108,62 @@ def grid(scenario: Erdil2025, s: Spaces) -> tuple[Array, Array, Array, Array]:
 
 
 class Levels(eqx.Module):
-    """What each budget gets at each degree of the table; axes: budget, family, free degree."""
+    """What each budget gets at each degree of the table; axes: family, free degree, budget."""
 
-    log_batch: Array
+    inverse: Array
+    """1 over the least affordable batch."""
+    cell: Array
+    """The last entry that is too dear."""
     value: Array
+    """1 + speed where admissible, else below 1, and the nearer to it the less a limit is missed."""
 
 
-def entries(table: Table, budgets: Array) -> Array:
-    """ln of the least affordable batch at each degree of the table; axes: budget, family, free degree."""
-    budget, inverse = budgets[:, None, None], jnp.exp(-table.log_batch)
-    ends = _cell(table, inverse, 0)
-    for j in range(1, len(inverse) - 1):
-        dear = table.costs[0][j] > budget
-        ends = [jnp.where(dear, new, old) for new, old in zip(_cell(table, inverse, j), ends, strict=True)]
+def levels(scenario: Erdil2025, limits: Limits, s: Spaces, table: Table, budgets: Array) -> Levels:
+    cell, inverse = affordable(table, budgets, limits.max_batch)
+
+    def value() -> Array:
+        rate = 1e6 * scenario.accelerator.price * table.tensor * s.stages[:, None]
+        speed = jnp.where(
+            inverse < table.inverse[0][:, None, None],
+            rate[..., None] * inverse / budgets,
+            table.fastest[..., None],
+        )
+        share = jnp.minimum(table.most, limits.max_batch)[..., None] * inverse
+        if scenario.workload.demand is not None:
+            share = jnp.minimum(share, scenario.workload.demand * inverse / speed)
+        return jnp.where(share >= 1.0 + FIT, 1.0 + speed, jnp.clip(share, 1e-300, 1.0))
+
+    return Levels(inverse, cell, kept(value, limits.max_batch))
+
+
+def affordable(table: Table, budgets: Array, positive: Array) -> tuple[Array, Array]:
+    """(last entry that is too dear, 1 over the least affordable batch); axes: family, free degree, budget."""
+
+    def last() -> Array:
+        found = jnp.zeros((*table.tensor.shape, len(budgets)))
+        for j in range(1, len(table.slope)):
+            found = jnp.where(table.costs[j][..., None] > budgets, float(j), found)
+        return found.astype(jnp.int32)
+
+    def lines() -> tuple[Array, ...]:
+        size = table.tensor.size
+        places = jnp.arange(size, dtype=jnp.int32).reshape(*table.tensor.shape, 1) + size * cell
+        families = jnp.arange(len(table.tensor), dtype=jnp.int32)[:, None, None]
+        least = _at(table.inverse, families + len(table.tensor) * (cell + 1))
+        return _at(table.offset, places), _at(table.slope, places), least
+
+    # Each behind a condition of its own: searches and gathers take no vector instructions together.
+    cell = kept(last, positive)
+    offset, slope, least = kept(lines, positive)
     # The next entry is affordable, except beyond the last.
-    farthest = jnp.where(table.costs[0][-1] > budget, _FARTHEST, 1.0)
-    return -jnp.log(_root(ends, budget, farthest))
+    least = least * jnp.where(table.costs[-1][..., None] > budgets, _FARTHEST, 1.0)
+    first = table.inverse[0][:, None, None]
+    return cell, jnp.maximum(jnp.minimum(offset + slope * budgets, first), least)
 
 
-def _cell(table: Table, inverse: Array, j: int) -> list[Array]:
-    """1/b at entries j and j + 1, and costs at both at the draft length of the first."""
-    return [inverse[j], inverse[j + 1], table.costs[0][j], table.costs[-1][j + 1]]
-
-
-def _root(ends: list[Array], budget: Array, farthest: Array) -> Array:
-    """The greatest 1/b that is affordable: at one draft length cost is affine in 1/b, between kinks."""
-    first, last, before, after = ends
-    part = jnp.maximum((before - budget) / jnp.maximum(before - after, 1e-12 * before), 0.0)
-    return jnp.maximum(first + part * (last - first), farthest * last)
-
-
-def levels(
-    scenario: Erdil2025, limits: Limits, s: Spaces, table: Table, budgets: Array, batch: Array
-) -> Levels:
-    """The value of the least affordable batch, from `entries`."""
-    rate = jnp.log(1e6 * scenario.accelerator.price) + jnp.log(table.tensor * s.stages[:, None])
-    speed = jnp.where(
-        batch > table.log_batch[0], rate - jnp.log(budgets)[:, None, None] - batch, table.fastest
-    )
-    slack = jnp.minimum(table.most, jnp.log(limits.max_batch)) - batch
-    if scenario.workload.demand is not None:
-        slack = jnp.minimum(slack, jnp.log(scenario.workload.demand) - speed - batch)
-    return Levels(batch, score(speed, slack))
+def _at(x: Array, places: Array) -> Array:
+    """Entries of the flat array."""
+    return x.ravel().at[places].get(mode="promise_in_bounds", wrap_negative_indices=False)
 
 
 def candidates(limits: Limits, s: Spaces, table: Table, found: Levels, count: int) -> Array:
@@ -152,38 +174,43 @@ def candidates(limits: Limits, s: Spaces, table: Table, found: Levels, count: in
     new = table.box[:, 1:] != table.box[:, :-1]
     first = jnp.pad(new, ((0, 0), (1, 0)), constant_values=True)
     last = jnp.pad(new, ((0, 0), (0, 1)), constant_values=True)
-    value = found.value
-    at = _peaks(value, first, last, count)
-    family = at // value.shape[2]
-    near = jnp.stack([jnp.where(first.ravel()[at], at, at - 1), at, jnp.where(last.ravel()[at], at, at + 1)])
-    rows = jnp.arange(len(value))[:, None]
-    batch, values = (a.reshape(len(value), -1)[rows, near] for a in (found.log_batch, value))
+    at = _peaks(found.value, first, last, count)
+    family = at // table.tensor.shape[1]
+    near = jnp.stack([jnp.where(_at(first, at), at, at - 1), at, jnp.where(_at(last, at), at, at + 1)])
+    budgets = found.value.shape[2]
+    places = near * budgets + jnp.arange(budgets, dtype=near.dtype)
     stages = s.stages[family]
-    batch = jnp.clip(batch, jnp.log(stages), jnp.log(limits.max_batch))
-    x = jnp.log(table.tensor.ravel()[near] * stages)
+    batch = jnp.clip(-jnp.log(_at(found.inverse, places)), jnp.log(stages), jnp.log(limits.max_batch))
+    x = jnp.log(_at(table.tensor, near) * stages)
     gap = x[1:] - x[:-1]
     slopes = jnp.where(gap > 1e-6, (batch[1:] - batch[:-1]) / jnp.maximum(gap, 1e-6), 0.0)
     width = jnp.maximum(jnp.max(gap, axis=0), _NARROWEST)
-    box = table.box.ravel()[at]
+    box = _at(table.box, at)
     low, high = table.low[family, box], table.high[family, box]
     ends = jnp.log(low * stages), jnp.log(high * stages)
-    fields = (stages, s.partition[family], low, high, *ends, x[1], width, batch[1], *slopes, values[1])
+    value = jnp.log(_at(found.value, places[1]))
+    fields = (stages, s.partition[family], low, high, *ends, x[1], width, batch[1], *slopes, value)
     if table.drafts is not None:
-        entry = jnp.sum(table.log_batch[:, family, 0] <= batch[1], axis=0) - 1
-        drafts = table.drafts.reshape(len(table.drafts), -1)[jnp.clip(entry, 0, len(table.drafts) - 1), at]
+        drafts = _at(table.drafts, _at(found.cell, places[1]) * table.tensor.size + at)
         fields = (*fields, drafts, 0.0 * drafts)
-    return jnp.stack(fields).swapaxes(1, 2)
+    return jnp.stack(fields)
 
 
 def _peaks(value: Array, first: Array, last: Array, count: int) -> Array:
-    """Places of the highest local maxima within boxes; axes: budget, peak."""
-    higher = (first | (value >= jnp.roll(value, 1, -1))) & (last | (value > jnp.roll(value, -1, -1)))
-    # Whole numbers that hold their place: their maximum takes vector instructions, an argmax does not.
-    size = value[0].size
-    rank = jnp.where(higher, jnp.floor((value + 4.0 * abs(UNFIT)) * _RANKS), 0.0).astype(jnp.int64)
-    rank = rank.reshape(len(value), size) * size + jnp.arange(size)
+    """Places of the highest local maxima within boxes; axes: peak, budget."""
+    rises = value[:, 1:] >= value[:, :-1]
+    ends = jnp.ones_like(rises[:, :1])
+    after = jnp.concatenate([ends, rises], axis=1) | first[..., None]
+    before = jnp.concatenate([~rises, ends], axis=1) | last[..., None]
+    # Positive numbers are ordered as their bits are, of which the last hold the place: an argmax takes no
+    # vector instructions.
+    size = value[..., 0].size
+    mask = jnp.int64((1 << (size - 1).bit_length()) - 1)
+    bits = jax.lax.bitcast_convert_type(value, jnp.int64) & ~mask
+    bits = bits | jnp.arange(size).reshape(*value.shape[:2], 1)
+    rank = jnp.where(after & before, bits, 0)
     highest = []
     for _ in range(count):
-        highest.append(jnp.max(rank, axis=1))
-        rank = jnp.where(rank == highest[-1][:, None], 0, rank)
-    return jnp.stack(highest, axis=1) % size
+        highest.append(jnp.max(rank, axis=(0, 1)))
+        rank = jnp.where(rank == highest[-1], 0, rank)
+    return (jnp.stack(highest) & mask).astype(jnp.int32)
